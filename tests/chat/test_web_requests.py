@@ -17,7 +17,7 @@ from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.thread_log import RUN_ENDS
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.messages import ElicitReply
-from anabranch.testing import ManualClock, MockModel
+from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Thread
 from tests.chat.web import SEAT
 from tests.patience import PATIENCE
@@ -74,23 +74,29 @@ class Rounds:
 
 
 @asynccontextmanager
-async def begun(database: WatchedDatabase) -> AsyncGenerator[tuple[Rounds, str]]:
-    """A conversation that has asked, and its question."""
+async def beginning(database: WatchedDatabase) -> AsyncGenerator[Rounds]:
+    """A conversation without messages, whose model calls the tool."""
     (stored, trees), engine = database.stores, InProcessEngine()
     conversations = Conversations(
         trees,
-        MockModel(lambda _: "Done."),
+        MockModel(lambda _: calls(("use", "journey", {}), text="Let me see.")),
         [journey],
         calls=stored,
         engine=engine,
         clock=ManualClock(),  # no lease is renewed, however slow
     )
     conversation = await conversations.begin(Thread("t", 0.0))
-    rounds = Rounds(conversations, cast("Conversation", conversation))
-    await rounds.conversation.say("/journey", "run.0")
-    yield rounds, await rounds.work("run.0")
+    yield Rounds(conversations, cast("Conversation", conversation))
     await engine.close()
     await trees.close()
+
+
+@asynccontextmanager
+async def begun(database: WatchedDatabase) -> AsyncGenerator[tuple[Rounds, str]]:
+    """A conversation that has asked, and its question."""
+    async with beginning(database) as rounds:
+        await rounds.conversation.say("/journey", "run.0")
+        yield rounds, await rounds.work("run.0")
 
 
 BY_WEB = {
@@ -112,6 +118,33 @@ BY_WORKER = {
     "LeasedTrees._write": 1,
     "Events._append": 1,  # the question, and the end of the run
 }
+
+
+TO_A_QUESTION = {
+    "Events.begin": 1,
+    "Events.move": 1,  # the run waits for a worker
+    "Events.take": 1,
+    "Events._rows": 2,  # the run's events; this test's own reading
+    "Events._append": 3,  # a text begins; a tool is called; the run ends
+    "Trees.node": 1,  # whether another worker has stored the message
+    "Trees.around": 4,
+    "LeasedTrees._write": 3,  # the message, the reply, the question
+    "Calls.open_round": 1,
+    "Calls.end_round": 1,
+    "Calls._read": 1,  # when the question expires
+}
+
+
+async def test_a_message_writes_each_moment_to_the_store_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_writer, "LEAST_REST", PATIENCE)
+    database = Counted()
+    async with beginning(database) as rounds:
+        database.requests.clear()
+        await rounds.conversation.say("Which seat?", "run.0")
+        await rounds.work("run.0")
+        assert database.requests == Counter(TO_A_QUESTION), database.requests
 
 
 async def test_a_round_asks_the_store_for_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:

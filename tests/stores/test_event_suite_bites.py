@@ -271,6 +271,32 @@ class BeginsForAnyShare(Saboteur):
         )
 
 
+class PutsOffTurnsWithoutRoom(Saboteur):
+    async def take(self, run: str, *values: Any, **options: Any) -> TakenTurn | None:
+        taken = await self.good.take(run, *values, **options)
+        turn = await self.good.turn(run)
+        if options.get("per_share") and taken is None and turn is not None:
+            await self.good.move(run, turn, replace(turn, due=500.0))
+        return taken
+
+
+class ForgetsLooksWithoutRoom(Saboteur):
+    async def begin(self, run: str, *values: Any, **options: Any) -> int | None:
+        begun = await self.good.begin(run, *values, **options)
+        if begun is None:
+            await self.good.looked(run, math.inf, now=0.0)
+        return begun
+
+
+class RousesTurnsWithoutRoom(Saboteur):
+    async def take(self, run: str, *values: Any, **options: Any) -> TakenTurn | None:
+        taken = await self.good.take(run, *values, **options)
+        turn = await self.good.turn(run)
+        if options.get("per_share") and taken is None and turn is not None:
+            await self.good.move(run, turn, replace(turn, due=options["now"]))
+        return taken
+
+
 class CountsWhatNoWorkerHas(Saboteur):
     async def begin(self, *values: Any, **options: Any) -> int | None:
         return await self.good.begin(*values, **{"per_share": 9, **options})
@@ -523,6 +549,9 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (BeginsForAnyShare, turns.a_share_has_at_most_so_many_running_turns),
     (CountsWhatNoWorkerHas, turns.a_share_has_at_most_so_many_running_turns),
     (ForgetsTheShare, turns.a_share_has_at_most_so_many_running_turns),
+    (PutsOffTurnsWithoutRoom, turns.a_share_has_at_most_so_many_running_turns),
+    (ForgetsLooksWithoutRoom, turns.a_share_has_at_most_so_many_running_turns),
+    (RousesTurnsWithoutRoom, turns.a_turn_without_room_stays_where_it_waits),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]
 

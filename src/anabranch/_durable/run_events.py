@@ -169,8 +169,8 @@ class RunEvents(Protocol):
         Return the number of the event. The turn's worker looks at the run, so a look that is due
         ``at`` that time is deleted. Return ``None``, without any change, if the key already has an
         event, if the run has an unfinished turn, if another turn is queued and begins at the next
-        look, or if the share has ``per_share`` running turns. ``None`` is also possible if another
-        client changes the run meanwhile.
+        look, or if the share has ``per_share`` running turns. In the last case, a look at the run is
+        due ``at`` that time. ``None`` is also possible if another client changes the run meanwhile.
         """
         ...
 
@@ -245,7 +245,8 @@ class RunEvents(Protocol):
         Only a turn that is ``ready`` for a worker of ``version`` is taken, or one that is
         ``waiting`` for a time until ``now``. Without a ``version``, the store takes only a
         ``ready`` turn, of any version. Return ``None`` if there is no such turn, or if the run's ``share``
-        has ``per_share`` running turns.
+        has ``per_share`` running turns. In the last case, the turn is due ``now``: a worker may have
+        put it off, and a claim must find it once the share has room.
         """
         ...
 

@@ -226,7 +226,11 @@ def _taking(condition: sa.ColumnElement[bool]) -> Statement:
     )
 
 
-TAKE = _taking(sa.or_(sa.and_(_IS_READY, _FITS), _WAKES))
+_IS_TAKEN = sa.or_(sa.and_(_IS_READY, _FITS), _WAKES)
+TAKE = _taking(_IS_TAKEN)
+_NOW: sa.BindParameter[float] = sa.bindparam("now")
+DUE_NOW = _unwaited(sa.update(RUN).where(_THIS, _IS_TAKEN, RUN.c.due > _NOW).values(due=_NOW))
+"""Lets a claim find the turn that :data:`TAKE` would take, once its share has room."""
 _LOCK: sa.ColumnClause[int] = sa.literal_column(
     str(0x616E6163)
 )  # any number, the same in every release

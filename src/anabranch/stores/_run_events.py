@@ -136,7 +136,10 @@ class Events:
 
         is_postgresql = self._database.is_postgresql
         begin = on_postgresql if is_postgresql else on_sqlite
-        begun = await self._change_of(share, per_share, begin)
+        looks = {"this": this, "look": at}
+        begun = await self._change_of(
+            share, per_share, begin, lambda connection: sql.LOOK.count(connection, looks)
+        )
         for first, last, *_ in begun:
             self._tails.publish(run, last, [event], mark)
             await self._hold_latest(run, first, last, begun=last)
@@ -232,7 +235,10 @@ class Events:
         values |= {"any_version": b"", "this_version": optional_bytes(version)}
         take = sql.TAKE_ANY if version is None else sql.TAKE
         taken = await self._change_of(
-            share, per_share, lambda connection: take.rows(connection, values)
+            share,
+            per_share,
+            lambda connection: take.rows(connection, values),
+            lambda connection: sql.DUE_NOW.count(connection, values),
         )
         for row in taken:
             columns, (begun, last) = row[: len(sql.TURN_COLUMNS)], row[len(sql.TURN_COLUMNS) :][:2]
@@ -302,9 +308,9 @@ class Events:
         return await self._database.write(work, lasting=False)
 
     async def _change_of(
-        self, share: str, per_share: int | None, work: Work[Sequence[Row]]
+        self, share: str, per_share: int | None, work: Work[Sequence[Row]], wait: Work[object]
     ) -> Sequence[Row]:
-        """Let a turn of a share run, as :meth:`_change` does, unless ``per_share`` of its turns run."""
+        """Let a turn of a share run, or ``wait`` if ``per_share`` of its turns run."""
         if per_share is None:
             return await self._change(work)
 
@@ -312,7 +318,10 @@ class Events:
             if self._database.is_postgresql:
                 sql.LOCK_SHARES.rows(connection, {})
             [(number,)] = sql.RUNNING.rows(connection, {"share": to_bytes(share)})
-            return work(connection) if number < per_share else []
+            if number < per_share:
+                return work(connection)
+            wait(connection)
+            return []
 
         return await self._database.write(limited, lasting=False)
 

@@ -137,33 +137,10 @@ class TakesAnyVersion(Saboteur):
 
 
 class Unlimited(Saboteur):
-    def limits(self, limits: WorkLimits) -> WorkLimits:
-        return replace(limits, concurrency=1000)
-
     async def work(
         self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
     ) -> NoReturn:
-        await self.good.work(tools, advance, self.limits(limits))
-
-
-class UnlimitedShares(Unlimited):
-    def limits(self, limits: WorkLimits) -> WorkLimits:
-        return replace(limits, per_share=None)
-
-
-class LimitsEachVersion(Advancing):
-    """A share has its limit once for each version."""
-
-    async def wake(self, wake: Wake) -> None:
-        await self.good.wake(replace(wake, share=f"{wake.share}/{wake.version}"))
-
-    async def advance(self, wake: Wake, advance: Advance) -> None:
-        await advance(replace(wake, share=wake.share.partition("/")[0]))
-
-
-class HasOneShare(Saboteur):
-    async def wake(self, wake: Wake) -> None:
-        await self.good.wake(replace(wake, share=""))
+        await self.good.work(tools, advance, WorkLimits(1000))
 
 
 class WaitsForPersons(Advancing):
@@ -213,12 +190,7 @@ SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
     (RunsNoJobs, suite.a_restored_engine_goes_on),
     (TakesAnyTool, limits.a_worker_takes_what_it_has),
     (TakesAnyVersion, limits.a_worker_takes_what_it_has),
-    (TakesAnyVersion, limits.a_limited_worker_takes_what_it_has),
-    (UnlimitedShares, limits.a_limited_worker_takes_what_it_has),
-    (Unlimited, limits.limits_hold),
-    (UnlimitedShares, limits.limits_hold),
-    (LimitsEachVersion, limits.limits_hold_for_all_versions_together),
-    (HasOneShare, limits.one_share_does_not_hold_up_another),
+    (Unlimited, limits.a_limit_holds),
     (WaitsForPersons, limits.a_call_that_waits_for_a_person_holds_no_limit),
     (RunsNoJobs, suite.a_periodic_job_runs_on_one_worker),
     (RunsJobsOnce, suite.a_periodic_job_runs_on_one_worker),

@@ -21,7 +21,7 @@ AT_ONCE = frozenset(
     {
         suite.the_same_wake_is_one_wake,
         suite.a_call_is_advanced_again_if_it_is_woken_meanwhile,
-        limits.limits_hold,
+        limits.a_limit_holds,
     }
 )
 """What does not hold where advances are done twice."""

@@ -62,7 +62,7 @@ class Wake:
             which may be done already. To wake a call again, choose another turn, or another time.
         tool: the tool of the call; only workers that have it take the wake.
         version: the required version of the tool; empty for any version.
-        share: the user whose fair share of the workers the wake uses.
+        share: the user whose share of the workers the wake uses; an engine may take turns.
         not_before: the time from which a worker may take the wake, in seconds since the epoch.
         trace: the span in which the call was woken, as a ``traceparent``; empty without one.
     """
@@ -89,22 +89,16 @@ class WorkLimits:
 
     Attributes:
         concurrency: calls that one worker advances.
-        per_share: calls of one share that all workers advance together, for all versions of a tool;
-            ``None`` for no limit. Without a limit, one share may delay the others: an engine need
-            not take turns.
 
     Raises:
-        ValueError: if a number is not positive.
+        ValueError: if the number is not positive.
     """
 
     concurrency: int = 10
-    per_share: int | None = None
 
     def __post_init__(self) -> None:
-        given = {"concurrency": self.concurrency, "per_share": self.per_share}
-        for name, number in given.items():
-            if number is not None and number < 1:
-                raise ValueError(f"{name} must be at least 1, got {number}.")
+        if self.concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, got {self.concurrency}.")
 
 
 @dataclass(frozen=True, slots=True)

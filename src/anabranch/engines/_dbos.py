@@ -1,11 +1,9 @@
-"""The engine on DBOS: a queue in an existing Postgres, with delays and limits.
+"""The engine on DBOS: a queue in an existing Postgres, with delays.
 
 A wake is a workflow of one line, whose name follows from the wake: equal wakes are the same
 workflow. The body of a call is never a workflow, and a step of a call is never a DBOS step: the
-journal records the call. A tool has one queue for each of its versions; the workers with this
-version listen to it. DBOS limits only single queues, so limits are those of one queue for any
-version. With limits, a wake from the queue of a version moves to that queue, and back if a worker
-with another version takes it.
+journal records the call. A tool has one queue for each of its versions, to which the workers with
+this version listen, and one for any version.
 
 DBOS recovers the work of a dead machine only with a service of its vendor. Here each worker appears
 among the living processes of the database, as the processes of a store do. One worker looks
@@ -36,7 +34,6 @@ from anabranch.engines._dbos_worker import (
     WORKFLOW,
     DBOSWorker,
     options_of,
-    queue_of,
     register_queues,
 )
 from anabranch.engines._job_locks import JobLocks
@@ -126,11 +123,7 @@ class DBOSEngine:
         client = await self._connected()
         queues = await self._asking(register_queues(client, tools, limits))
         processes = open_processes(self._target, self._connection, self._numbers)
-        taking = DBOSWorker(
-            lambda wake: self._advance(wake, advance),
-            lambda wake, is_counted: self._moved(wake, tools, limits, is_counted=is_counted),
-            limits.concurrency,
-        )
+        taking = DBOSWorker(lambda wake: self._advance(wake, advance), limits.concurrency)
         try:
             await processes.enter()
             async with taking.listening(self._url, self._schema, processes.name, queues):
@@ -176,32 +169,10 @@ class DBOSEngine:
         for each in following:
             await run_shielded(self._wake_surely(each))
 
-    async def _moved(
-        self, wake: Wake, tools: Mapping[str, str], limits: WorkLimits, *, is_counted: bool
-    ) -> bool:
-        """Put a wake into the queue that it belongs to; return false if it comes from there."""
-        is_ours = wake.version in {"", tools[wake.tool]}
-        is_limited = limits.per_share is not None
-        if is_ours and (is_counted or not wake.version or not is_limited):
-            return False
-        again = replace(wake, not_before=self._clock.now())
-        await run_shielded(self._wake_surely(again, is_counted=is_ours))
-        return True
-
-    async def _wake_counted(self, wake: Wake) -> None:
-        """Put a wake for a version into the queue of any version, whose limits count."""
-        client, options = await self._connected(), options_of(wake, self._clock.now())
-        options["queue_name"] = queue_of(wake.tool, "")
-        options["workflow_id"] = f"{options.get('workflow_id')}/counted"
-        enqueued = cast(
-            "Awaitable[object]", client.enqueue_async(options, asdict(wake), is_counted=True)
-        )
-        await self._asking(enqueued)
-
-    async def _wake_surely(self, wake: Wake, *, is_counted: bool = False) -> None:
+    async def _wake_surely(self, wake: Wake) -> None:
         while True:
             try:
-                return await (self._wake_counted(wake) if is_counted else self.wake(wake))
+                return await self.wake(wake)
             except StoreError as error:
                 logger.warning("call %r was not woken: %s; trying again", wake.call, error)
             await pause(self._clock, RETRY)

@@ -36,7 +36,6 @@ def options_of(wake: Wake, now: float) -> EnqueueOptions:
         workflow_name=WORKFLOW,
         queue_name=queue_of(wake.tool, wake.version),
         workflow_id=f"{_encoded(wake.call)}/{_encoded(wake.turn)}@{wake.not_before!r}",
-        queue_partition_key=_encoded(wake.share) or "-",
         serialization_type=WorkflowSerializationFormat.PORTABLE,
     )
     if wake.not_before > now:
@@ -47,10 +46,7 @@ def options_of(wake: Wake, now: float) -> EnqueueOptions:
 async def register_queues(
     client: DBOSClient, tools: Mapping[str, str], limits: WorkLimits
 ) -> list[str]:
-    """Create the queues of ``tools``, or change their limits; return their names.
-
-    The queue of any version has the limits: DBOS cannot limit several queues together.
-    """
+    """Create the queues of ``tools``, or change their limits; return their names."""
     names: list[str] = []
     for tool, own in tools.items():
         for version in sorted({"", own}):
@@ -58,7 +54,6 @@ async def register_queues(
             await client.register_queue_async(
                 names[-1],
                 worker_concurrency=limits.concurrency,
-                partition_concurrency=None if version else limits.per_share,
                 polling_interval_sec=POLL_VERSION if version else POLL,
                 on_conflict="always_update",
             )
@@ -94,19 +89,11 @@ class DBOSWorker:
     Args:
         run: runs a wake, in the loop in which the worker began. When cancelled, it makes sure that
             the wake comes again.
-        moved: returns whether it has moved a wake to the queue that it belongs to. The argument of
-            ``moved`` tells whether the wake came from a queue with limits.
         concurrency: the maximum number of wakes that run at the same time.
     """
 
-    def __init__(
-        self,
-        run: Callable[[Wake], Awaitable[None]],
-        moved: Callable[[Wake, bool], Awaitable[bool]],
-        concurrency: int,
-    ) -> None:
+    def __init__(self, run: Callable[[Wake], Awaitable[None]], concurrency: int) -> None:
         self._run = run
-        self._moved = moved
         self._slots = asyncio.Semaphore(concurrency)
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -131,8 +118,8 @@ class DBOSWorker:
 
     def _launch(self, url: str, schema: str, name: str, queues: list[str]) -> None:
         # DBOS takes no bound method.
-        async def workflow(wake: dict[str, Any], *, is_counted: bool = False) -> None:
-            turn = self._in_turn(Wake(**wake), is_counted=is_counted)
+        async def workflow(wake: dict[str, Any]) -> None:
+            turn = self._in_turn(Wake(**wake))
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(turn, self._loop))
 
         DBOS.workflow(name=WORKFLOW)(workflow)
@@ -158,11 +145,10 @@ class DBOSWorker:
         await asyncio.to_thread(DBOS.destroy, destroy_registry=True)
         await cancel_and_wait(list(self._tasks))
 
-    async def _in_turn(self, wake: Wake, *, is_counted: bool) -> None:
+    async def _in_turn(self, wake: Wake) -> None:
         task = asyncio.current_task()
         if task is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        if not await self._moved(wake, is_counted):
-            async with self._slots:
-                await self._run(wake)
+        async with self._slots:
+            await self._run(wake)

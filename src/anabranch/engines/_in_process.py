@@ -51,7 +51,7 @@ class InProcessEngine:
             while True:
                 changed.clear()
                 mine &= self._running.keys()
-                while len(mine) < limits.concurrency and (wake := self._next(tools, limits)):
+                while len(mine) < limits.concurrency and (wake := self._next(tools)):
                     mine.add(self._start(wake, advance))
                 await self._until_next(changed, is_full=len(mine) >= limits.concurrency)
         finally:
@@ -80,14 +80,12 @@ class InProcessEngine:
 
     # -- a worker ----------------------------------------------------------------------------
 
-    def _next(self, tools: Mapping[str, str], limits: WorkLimits) -> Wake | None:
+    def _next(self, tools: Mapping[str, str]) -> Wake | None:
         """Take the next wake that this worker may advance."""
         by_share = Counter(wake.share for wake in self._running.values())
 
         def allowed(wake: Wake) -> bool:
-            is_ours = wake.tool in tools and wake.version in {"", tools[wake.tool]}
-            most = limits.per_share
-            return is_ours and (most is None or by_share[wake.share] < most)
+            return wake.tool in tools and wake.version in {"", tools[wake.tool]}
 
         return self._waiting.take(self._clock.now(), allowed, by_share)
 

@@ -101,7 +101,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             its own worker.
         concurrency: maximum runs on which this process works at the same time; ``None`` leaves the
             runs to other processes with the same engine, such as ``anabranch worker``.
-        per_principal: maximum runs of one principal on which all processes with the same engine
+        per_principal: maximum runs of one principal on which all processes with the same store
             work at the same time; give each process the same number. If callers are not
             distinguished, all are one principal. By default, there is no limit: a process that is
             its own worker takes runs of all principals in turn, and DBOS takes runs in their order.

@@ -267,7 +267,7 @@ class Conversations:
             async with slots:
                 await self.advance(wake)
 
-        limits = WorkLimits(concurrency, per_share=self._per_principal)
+        limits = WorkLimits(concurrency)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._work_for_engine(limits, advance))
             group.create_task(self.due.work(slots, self.advance))

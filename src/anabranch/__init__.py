@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         CallExpiredError,
         CapabilityError,
         ConcurrentElicitError,
+        ContextUseError,
         ConverseRoundsError,
         ElicitInBranchError,
         ElicitValidationError,
@@ -98,8 +99,8 @@ else:
             "._elicitation": "Accepted Cancelled Declined Elicitation ElicitResult",
             ".errors": (
                 "AnabranchError BranchDepthError BranchLimitError BranchTimeoutError BranchTokenError "
-                "CallExpiredError CapabilityError ConcurrentElicitError ConverseRoundsError "
-                "ElicitInBranchError ElicitValidationError IdempotencyKeyError InvalidArgumentsError "
+                "CallExpiredError CapabilityError ConcurrentElicitError ContextUseError "
+                "ConverseRoundsError ElicitInBranchError ElicitValidationError IdempotencyKeyError InvalidArgumentsError "
                 "InvalidTokenError NonDeterminismError NoProgressError OtherVersionError "
                 "SampleValidationError SerializationError StepFailed StoreError SuspensionError "
                 "ToolError UnknownCallError UnreachableError UnsupportedRuntimeError"
@@ -127,6 +128,7 @@ __all__ = [
     "CapabilityError",
     "Clock",
     "ConcurrentElicitError",
+    "ContextUseError",
     "ConverseRoundsError",
     "Declined",
     "ElicitInBranchError",

@@ -8,6 +8,7 @@ from anabranch.errors import (
     CallExpiredError,
     CapabilityError,
     ConcurrentElicitError,
+    ContextUseError,
     ConverseRoundsError,
     ElicitInBranchError,
     ElicitValidationError,
@@ -48,6 +49,11 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
     (ElicitInBranchError("a/b#1/e.1", 1), "asked at depth 1", "Return from the branch"),
     (SerializationError("a/x.1", "socket"), "'a/x.1' is of type socket", "Return plain JSON"),
     (SerializationError("a/x.1", "float", "nan"), "journal: nan", "Return plain JSON"),
+    (
+        ContextUseError("ctx", "in its tasks", "inside a step's function", "Ask before the step."),
+        "ctx was used inside a step's function",
+        "Ask before the step",
+    ),
     (NonDeterminismError("a/x.1", "A", "B"), "'a/x.1': recorded A, now B", "ctx.random"),
     (SuspensionError(["a/x.1"], "it went on"), "at 'a/x.1': it went on", "Do not catch"),
     (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from pydantic import BaseModel
 
-from anabranch import BranchContext, NonDeterminismError, SuspensionError, tool
+from anabranch import BranchContext, ContextUseError, NonDeterminismError, SuspensionError, tool
 from anabranch.testing import MockClient, SequentialIds, run_tool
 
 
@@ -121,7 +121,10 @@ async def test_a_context_is_of_no_use_outside_its_call() -> None:
         await contexts[0].sample("hello?")
 
     await run_tool(first, {}, willing())
-    with pytest.raises(NonDeterminismError, match="which no task of the call has started"):
+    with pytest.raises(ContextUseError, match="which no task of the call has started"):
         contexts[0].now()
-    with pytest.raises(NonDeterminismError, match="use in another call"):
+    with pytest.raises(
+        ContextUseError,
+        match=r"^ctx was used in another call than its own, .*\. Use the ctx that your function received",
+    ):
         await run_tool(second, {}, willing())

@@ -14,7 +14,7 @@ from anabranch._engine.quiescence import Quiet
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand, install_task_factory
-from anabranch.errors import NonDeterminismError
+from anabranch.errors import ContextUseError, NonDeterminismError
 
 
 class FakeOwner:
@@ -194,12 +194,12 @@ async def test_a_scope_belongs_to_the_strand_of_its_own_call() -> None:
     owner, other = FakeOwner(), FakeOwner()
 
     async def body() -> str:
-        with pytest.raises(NonDeterminismError, match="another call"):
+        with pytest.raises(ContextUseError, match="another call"):
             other.scheduler.scope()
         return owner.scheduler.scope().path
 
     assert await owner.start(body(), watch=False) == "t"
-    with pytest.raises(NonDeterminismError, match="no task of the call"):
+    with pytest.raises(ContextUseError, match="no task of the call"):
         owner.scheduler.scope()
 
 

@@ -180,7 +180,7 @@ async def test_a_thread_has_no_name() -> None:
     async def body(_: Branch) -> None:
         await asyncio.to_thread(current_scope)
 
-    await refused(body, "use outside any task")
+    await refused(body, "outside any task")
 
 
 async def test_a_callback_of_the_loop_has_no_name() -> None:
@@ -196,7 +196,7 @@ async def test_a_callback_of_the_loop_has_no_name() -> None:
         asyncio.get_running_loop().call_soon(callback)
         await heard
 
-    await refused(body, "use outside any task")
+    await refused(body, "outside any task")
 
 
 async def test_a_task_made_in_a_callback_of_the_loop_has_no_name() -> None:
@@ -291,7 +291,7 @@ async def test_a_task_started_from_a_set_cannot_be_named(use: Callable[[], Any])
         for done in asyncio.as_completed([one()]):
             await done
 
-    await refused(body, "as_completed over coroutines")
+    await refused(body, "as_completed started")
 
 
 async def test_as_completed_over_coroutines_that_start_tasks_is_refused() -> None:
@@ -302,7 +302,7 @@ async def test_as_completed_over_coroutines_that_start_tasks_is_refused() -> Non
         for done in asyncio.as_completed([starting()]):
             await done
 
-    await refused(body, "as_completed over coroutines")
+    await refused(body, "as_completed started")
 
 
 async def test_a_branch_that_was_made_before_may_run_in_such_a_task() -> None:

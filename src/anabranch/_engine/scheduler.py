@@ -21,12 +21,13 @@ from weakref import WeakKeyDictionary
 from anabranch._engine.quiescence import Quiescence, RoundOwner
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import (
+    OWN_TASKS,
     Strand,
     current_strand,
     forget,
     start_root,
 )
-from anabranch.errors import NonDeterminismError
+from anabranch.errors import ContextUseError
 
 T = TypeVar("T")
 
@@ -113,7 +114,7 @@ class Scheduler:
         """Return the running strand, which must be one of this run.
 
         Raises:
-            NonDeterminismError: if no strand, or another call's strand, is running.
+            ContextUseError: if no strand, or another call's strand, is running.
         """
         # The usual case first: unlike current_strand() this makes no system call (for the process
         # id, with which asyncio finds the running loop in Python 3.11).
@@ -125,8 +126,9 @@ class Scheduler:
         # Its steps would be named, and recorded, in the wrong call:
         # test_a_scope_belongs_to_the_strand_of_its_own_call.
         if strand.owner is not self:
-            expected = f"use in call {self._call_id!r}"
-            raise NonDeterminismError("ctx", expected, "use in another call")
+            place = f"in another call than its own, {self._call_id!r}"
+            remedy = "Use the ctx that your function received; keep none for a later call."
+            raise ContextUseError("ctx", OWN_TASKS, place, remedy)
         return strand
 
     def scope(self) -> Scope:

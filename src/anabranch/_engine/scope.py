@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 from anabranch._engine.branch import Branch
-from anabranch.errors import NonDeterminismError
+from anabranch.errors import ContextUseError
 
 Observe: TypeAlias = Callable[[str, str], AbstractContextManager[object]]
 """Receives the kind and the id of each step, undo, ask and branch that runs and is not replayed.
@@ -83,14 +83,14 @@ class Scope:
         """Refuse to name anything in a task whose own name differs from run to run.
 
         Raises:
-            NonDeterminismError: if the task was started from a set.
+            ContextUseError: if the task was started from a set.
         """
         if self.unordered:
-            raise NonDeterminismError(
+            raise ContextUseError(
                 f"{self.path}/{name}",
-                "tasks started in an order of their own",
-                "asyncio.as_completed over coroutines, which starts them from a set: pass it"
-                " ctx operations or tasks, or give key=",
+                "in tasks that the function starts in a fixed order",
+                "in a coroutine that asyncio.as_completed started, in the order of a set",
+                "Pass ctx operations or tasks to as_completed, or give each operation a key=.",
             )
 
     def count(self, name: str) -> int:

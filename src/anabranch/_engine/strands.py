@@ -21,7 +21,10 @@ from anabranch._engine import waits
 from anabranch._engine.functions import Guarded, runs_authors_code
 from anabranch._engine.scope import Scope
 from anabranch._engine.waits import AnyFuture, AnyTask
-from anabranch.errors import NonDeterminismError
+from anabranch.errors import ContextUseError
+
+OWN_TASKS = "in the tasks of the tool's function"
+"""The places where ``ctx`` can be used, for a :class:`ContextUseError`."""
 
 
 class StrandState(Enum):
@@ -157,7 +160,7 @@ def current_strand() -> Strand:
     """Return the strand that is running.
 
     Raises:
-        NonDeterminismError: if the code runs in a thread, a loop callback or a foreign task, and in
+        ContextUseError: if the code runs in a thread, a loop callback or a foreign task, and in
             no task of a call: its steps cannot be named.
     """
     try:
@@ -168,7 +171,7 @@ def current_strand() -> Strand:
     # A step that asked would leave its question without a place in the record:
     # test_a_step_cannot_ask.
     if strand is None or strand.effects:
-        raise NonDeterminismError("ctx", "use from the tool's own tasks", _misuse(task, strand))
+        raise ContextUseError("ctx", OWN_TASKS, *_misuse(task, strand))
     return strand
 
 
@@ -176,19 +179,28 @@ def current_scope() -> Scope:
     """Return the scope of the running strand.
 
     Raises:
-        NonDeterminismError: if no strand is running, as in :func:`current_strand`.
+        ContextUseError: if no strand is running, as in :func:`current_strand`.
     """
     return current_strand().scope
 
 
-def _misuse(task: asyncio.Task[Any] | None, strand: Strand | None) -> str:
+def _misuse(task: asyncio.Task[Any] | None, strand: Strand | None) -> tuple[str, str]:
+    """Return the place at which ``ctx`` was used, and the remedy."""
     if task is None:
-        return "use outside any task (a thread or a loop callback)"
+        place = "outside any task (in a thread or a loop callback)"
+        return place, "Use ctx in the tool's function, or in a task that the function starts."
     if strand is not None:
-        return "use inside a step's function"
+        return "inside a step's function", "Ask, and run other steps, before or after the step."
+    place = f"in task {task.get_name()!r}"
     if not isinstance(asyncio.get_running_loop().get_task_factory(), _Factory):
-        return f"use in task {task.get_name()!r}, after the loop's task factory was replaced"
-    return f"use in task {task.get_name()!r}, which no task of the call has started"
+        return (
+            f"{place} after the loop's task factory was replaced",
+            "Leave the task factory of the event loop unchanged while a tool runs.",
+        )
+    return (
+        f"{place}, which no task of the call has started",
+        "Use ctx before the function returns, in tasks that the function starts.",
+    )
 
 
 def start_root(

@@ -19,6 +19,7 @@
     ├── ElicitInBranchError           this host lets only the tool itself ask the user
     ├── SerializationError            a value cannot be written to the journal
     ├── NonDeterminismError           a replay differs from the record
+    │   └── ContextUseError           ctx is used where no operation has an id
     ├── SuspensionError               the body swallowed the cancellation that ends its round
     ├── NoProgressError               the call's rounds are cut off repeatedly
     ├── UnsupportedRuntimeError       this Python's tasks do not show what they wait for
@@ -92,6 +93,7 @@ __all__ = [
     "CallExpiredError",
     "CapabilityError",
     "ConcurrentElicitError",
+    "ContextUseError",
     "ConverseRoundsError",
     "ElicitInBranchError",
     "ElicitValidationError",
@@ -435,6 +437,19 @@ class NonDeterminismError(AnabranchError):
             " time, randomness and I/O from ctx (ctx.now, ctx.uuid, ctx.random, ctx.step); if the"
             " tool was changed while this call was open, call it again."
         )
+
+
+@dataclass(eq=False, repr=False)
+class ContextUseError(NonDeterminismError):
+    """``ctx`` was used where no operation has an id, so that a replay could not find the operation.
+
+    ``found`` says where, and ``remedy`` what to do.
+    """
+
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"ctx was used {self.found}. {self.remedy}"
 
 
 @dataclass(eq=False, repr=False)

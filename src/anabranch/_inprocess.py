@@ -1,4 +1,4 @@
-"""The in-process edge: ``run_tool`` calls a tool in this process, and an ``Answerer`` answers it.
+"""The in-process edge: ``run_tool`` calls a tool in this process, and an ``Answerer`` answers its questions.
 
 By default, each round discards the body and replays it from the journal's text, like a stateless
 server. So a tool that is not safe to replay fails here, and not in production.

@@ -344,11 +344,11 @@ def many(count: int, **more: Any) -> list[dict[str, Any]]:
         ({"tools": [PAINT, PAINT]}, "The front end has two tools 'paint'. Leave one out."),
         ({"tools": [{**PAINT, "name": ""}]}, "The name of a tool has 1 to 200 characters"),
         ({"tools": many(101)}, "A run can have 100 tools of the front end; this one has 101."),
-        ({"tools": many(2, description="x" * 70_000)}, "can have 131,072 bytes"),
+        ({"tools": many(2, description="x" * 70_000)}, "may have 131,072 bytes together"),
         ({"tools": [{**PAINT, "parameters": "x"}]}, "No model accepts the parameters of 'paint': they"),
         ({"tools": [{**PAINT, "parameters": {"type": "string"}}]}, "No model accepts the parameters"),
         ({"context": [{"description": "", "value": ""}] * 101}, "can have 100 entries of context"),
-        ({"context": [{"description": "", "value": "x" * 140_000}]}, "All entries of context"),
+        ({"context": [{"description": "", "value": "x" * 140_000}]}, "The entries of context"),
     ],
 )  # fmt: skip
 async def test_a_front_end_tool_that_cannot_be_offered_is_refused_by_name_before_a_thread_begins(

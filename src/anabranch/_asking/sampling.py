@@ -126,7 +126,7 @@ def request_of(**fields: Any) -> SampleRequest:  # noqa: ANN401 - the author's, 
     try:
         return SampleRequest.model_validate(given, by_alias=False, by_name=True)
     except ValidationError as problem:
-        raise ValueError(f"sample() cannot send this: {describe(problem)}") from problem
+        raise ValueError(f"sample() got an invalid argument: {describe(problem)}") from problem
 
 
 def as_spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:

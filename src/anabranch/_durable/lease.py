@@ -49,7 +49,7 @@ class Leases(Protocol):
 
 
 class RenewedLease:
-    """The right to run one job; released when the context is left.
+    """The right to run one job, as a context manager: entry takes the lease, and exit releases it.
 
     Args:
         store: stores the lease.

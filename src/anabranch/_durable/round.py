@@ -128,7 +128,10 @@ class StoredRound:
         return Finished(value) if earlier is None else earlier
 
     async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R | RoundRecord:
-        """End the round with open questions; return the reply, otherwise like :meth:`returned`."""
+        """End the round with open questions, and return the reply to the client.
+
+        If another worker has ended the round first, return that worker's record.
+        """
         journal, state = self._journal, self._journal.dumps()
         out = handed_out(self._rounds.policy, journal.line, self._number, state)
         reply = replies.make(asks, out)
@@ -222,7 +225,7 @@ class Rounds:
                 answers = {**answers, **load_answers(entered)}
                 await self._fork(job, journal, answers)
         except UnknownCallError as error:
-            raise _refused(journal, "it is unknown") from error
+            raise _refused(journal, "the store has no such call") from error
 
     async def _open(
         self,

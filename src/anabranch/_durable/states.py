@@ -103,7 +103,7 @@ async def load_reference(store: CallStore, reference: str) -> str:
     line, number, expected = json.loads(reference.removeprefix(_REFERENCE))
     record = await store.round(line, number)
     if record is None or digest(record.state) != expected:
-        raise ValueError(f"call {line!r} has no such state of round {number}")
+        raise ValueError(f"the store has another state of round {number} of call {line!r}, or none")
     return record.state
 
 

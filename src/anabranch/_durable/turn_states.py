@@ -31,7 +31,7 @@ class TurnState(StrEnum):
 
 
 class TurnEvent(StrEnum):
-    """The events that move a turn, named as in the table."""
+    """The events that change the state of a turn, as the table of this module shows."""
 
     TAKE = "take"
     LEAVE = "leave"

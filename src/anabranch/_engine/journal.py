@@ -165,7 +165,7 @@ class Journal:
 
     @property
     def line(self) -> str:
-        """The name under which the call's effects run and are stored."""
+        """The name of the call's current line: stores and idempotency keys name effects by the line."""
         return self.call_id + self.fork
 
     def begin_line(self, suffix: str) -> None:

@@ -1,4 +1,4 @@
-"""Scopes: name each step of a call by its place in the program, and not by its timing.
+"""Scopes, which name each step of a call after its place in the program, and not after its time.
 
 A scope is a place in a call's program, with a branch, a path and counters. A scope counts its steps
 in the order in which its code makes them. A task that starts inside a scope gets a new scope, named

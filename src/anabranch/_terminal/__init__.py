@@ -1,4 +1,4 @@
-"""The user at a terminal: asks them questions, shows them output, and takes answers from a file or a model.
+"""Asks the user at a terminal, shows output, and takes answers from a file or a model instead.
 
     console.py      lines on stderr, and one question on the screen at a time
     forms.py        an MCP form, drawn field by field

@@ -100,7 +100,7 @@ class Interrupts:
         self._reminder: asyncio.TimerHandle | None = None
 
     def first(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: the first one starts the end."""
+        """Handle a signal: the first ends the command's work, and the second kills the process."""
         if self.received is not None:
             self.kill(number, frame)
         self.received = number

@@ -14,7 +14,7 @@ FRAMES_PER_SECOND = 8
 
 
 class LiveRegion:
-    """The live region of the terminal ``stream``; empty until :meth:`drawn`."""
+    """The last lines of a terminal, ``stream``, which :meth:`drawn` draws again and again."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = RichConsole(file=stream, highlight=False, markup=False, emoji=False)

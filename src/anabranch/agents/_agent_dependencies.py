@@ -130,7 +130,7 @@ class AgentDependencies:
 async def added_or_found(
     store: TreeStore, nodes: Sequence[Node], appending: Awaitable[None]
 ) -> list[Node]:
-    """Return the nodes that ``appending`` adds, or another process has added at their place.
+    """Wait for ``appending``, and return ``nodes`` as stored, by this process or by another one.
 
     A node of a run is named after its place: the first node stays, and all processes continue from
     it.

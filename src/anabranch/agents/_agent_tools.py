@@ -182,7 +182,7 @@ class UsableTool(AgentTool, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """One use of a tool, as the tool sees it.
+    """Everything that a tool gets for one use: its input, the conversation, and earlier answers.
 
     Attributes:
         block: the tool use in the model's reply, with the input.

@@ -256,7 +256,9 @@ def _loaded(answered: AnsweredRound) -> Journal:
     try:
         return Journal.loads(answered.state)
     except ValueError as problem:
-        raise ToolError(f"The questions of this call cannot be answered: {problem}.") from None
+        raise ToolError(
+            f"The server cannot continue this call: {problem}. Call the tool again."
+        ) from None
 
 
 class _Resumable:

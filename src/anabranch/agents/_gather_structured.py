@@ -1,4 +1,4 @@
-"""Structured concurrency that raises one plain error instead of a group.
+"""Structured concurrency that raises one ordinary exception in place of an ``ExceptionGroup``.
 
 All jobs have ended when the call returns or raises.
 """

@@ -52,7 +52,7 @@ class LiveCalls:
         self._calls: dict[str, LiveCall] = {}
 
     async def hold(self, call: LiveCall) -> str:
-        """Hold ``call`` until :meth:`take`, and return its name."""
+        """Keep ``call`` until :meth:`take`, and return the name by which to take it."""
         name = str(uuid.uuid4())
         self._calls[name] = call
         if len(self._calls) > MOST_HELD:

@@ -70,13 +70,13 @@ class Turn:
 
 
 async def resume(turn: Turn, line: LineWriter) -> Node:
-    """Continue ``turn`` with the tools of a line, and then with the model."""
+    """Continue ``turn`` with the tools that the last reply calls, and then with the model."""
     last = await use_line(turn, line)
     return await turn.run(await line.path_to(last)) if turn.continues_after(last) else last
 
 
 async def use_line(turn: Turn, line: LineWriter) -> Node:
-    """Run the tools of a line until each has returned or waits; return the last node of the line."""
+    """Run the tools that one reply calls until each returns or waits; return the last node."""
     batch = ToolBatch(turn.timeline, turn.tools, line, turn.continuation)
     return line.after or await batch.run()
 

@@ -13,11 +13,11 @@
     _endpoint.py                      where a server listens, and its number of processes
     _http_access.py                   over HTTP: the accepted host names and bearer tokens
     _http_server.py                   uvicorn, in one process or several, and the stop of a server
-    _http_shares.py                   limits of requests in progress _chat_command.py
-    anabranch chat; _chatting.py does its work _web_commands.py                  anabranch web and
-    worker; _working.py does the worker's work _chat_parts.py                    the parts of chat,
-    web and worker; _chat_models.py: their models _calls_commands.py                anabranch calls:
-    recorded calls; _calls_drawing.py: as text;
+    _http_shares.py                   limits of requests in progress
+    _chat_command.py                  anabranch chat; _chatting.py does its work
+    _web_commands.py                  anabranch web and worker; _working.py does the worker's work
+    _chat_parts.py                    the parts of chat, web and worker; _chat_models.py: their models
+    _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text;
                                       _calls_replaying.py: replayed, and undone on request
     _work_commands.py                 anabranch work: the runs of chats that have not ended
     _tree_commands.py                 anabranch tree: the commands over stored conversations

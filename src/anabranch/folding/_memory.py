@@ -70,7 +70,7 @@ class BranchMemory(Protocol):
 
 @runtime_checkable
 class MemoryOfCallers(Protocol):
-    """A memory with a separate memory for each caller."""
+    """A source of memories, which gives each caller a memory of its own."""
 
     def of(self, principal: str | None) -> BranchMemory:
         """Return the memory of a principal, or of everyone where callers are not distinguished."""

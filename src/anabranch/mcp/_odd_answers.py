@@ -56,7 +56,10 @@ def with_sound_tools(answer: Any, version: str) -> Any:  # noqa: ANN401 - JSON o
 
 
 def with_content(answer: Any) -> Any:  # noqa: ANN401 - JSON of any server
-    """Return the answer to ``tools/call``, with empty content added to structured content alone."""
+    """Return a server's answer to ``tools/call``, with an empty ``content`` if it lacks one.
+
+    A server may send structured content alone, which the SDK refuses.
+    """
     result = cast("Json", answer if isinstance(answer, dict) else {})
     if result.get("content") is None and "structuredContent" in result:
         return Json(result, content=list[object]())

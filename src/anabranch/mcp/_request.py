@@ -238,5 +238,5 @@ def at_least(level: str, least: str) -> bool:
 
 
 def _connection_state(session: ServerSession) -> dict[str, Any]:
-    """Return the state of the connection, since a session lasts for one request only."""
+    """Return the values kept for the connection: the SDK's session ends with each request."""
     return session._connection.state  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -234,7 +234,7 @@ class SagaMethods:
 
 @dataclass(frozen=True, slots=True)
 class _SagaReplies:
-    """Converts the open steps of a saga to its result, which is stored with its token."""
+    """Makes a client's reply of the open steps of a saga, with the token that continues the saga."""
 
     sealer: Sealer
     claims: SagaClaims

@@ -254,5 +254,5 @@ class _Stage:
         return run
 
     def _arguments(self) -> dict[str, Any]:
-        """Return fresh arguments, like a server in every round, since a body may change them."""
+        """Return a new copy of the arguments, as in every round of a server: a body may change it."""
         return self._tool.validate(copy.deepcopy(dict(self._params)))

@@ -143,9 +143,9 @@ class Rounds:
     def __post_init__(self) -> None:
         if not self.keys:
             raise ValueError(
-                "A round needs keys=, at least one secret of 32 bytes or more, to seal the states"
-                " that it hands out; processes that continue each other's calls share it. Make one:"
-                ' python -c "import secrets; print(secrets.token_hex(32))"'
+                "Rounds(keys=) is missing: give a list of secrets of at least 32 bytes, which seal"
+                " the state of a call. All processes that continue a call need the same list. Make a"
+                ' key: python -c "import secrets; print(secrets.token_hex(32))"'
             )
         if self.misfits not in {"refuse", "ask"}:
             raise ValueError(f"misfits must be 'refuse' or 'ask', got {self.misfits!r}.")

@@ -232,7 +232,10 @@ class SessionCursor:
 
 
 def _results(node: Node, path: Path) -> Sequence[str]:
-    """Return the results of the tools that the node calls, or of those whose results it holds."""
+    """Return the results of the tools that ``node`` calls.
+
+    For a node of kind ``results``, return the results of the tools that the node before it calls.
+    """
     if not node.tool_uses and node.kind != "results":
         return ()
     caller = next(each for each in reversed(path.nodes) if each.tool_uses)

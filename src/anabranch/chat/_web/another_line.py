@@ -154,9 +154,11 @@ def _check(asked: RoundRecord, step_id: str, reply: ElicitReply) -> None:
     request = load_notes(asked.notes).asked.get(step_id)
     if not isinstance(request, Mapping) or "message" not in request:
         raise AnswerRefusedError(
-            "closed", f"The question {step_id!r} is not recorded, or asks a model."
+            "closed", f"{step_id!r} is no question of this round that asks the user."
         )
     form = request.get("requested_schema")
     if errors := errors_in(form if isinstance(form, dict) else None, reply):
         message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
-        raise AnswerRefusedError("invalid", f"The answer does not fit: {message}.", errors)
+        raise AnswerRefusedError(
+            "invalid", f"The answer does not fit the question's form: {message}.", errors
+        )

@@ -139,5 +139,7 @@ class AnswerChecks:
             raise AnswerRefusedError("expired", "The question has expired: its call has ended.")
         if errors := self._questions.errors(shown, read.reply):
             message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
-            raise AnswerRefusedError("invalid", f"The answer does not fit: {message}.", errors)
+            raise AnswerRefusedError(
+                "invalid", f"The answer does not fit the question's form: {message}.", errors
+            )
         return shown

@@ -198,7 +198,7 @@ class Conversations:
         return found
 
     def _work_untended(self) -> None:
-        """Work on runs outside :meth:`running`.
+        """Start a task that works on runs, if the application's lifespan has started none.
 
         An application that is mounted in another, or called without a server, has no lifespan.
         """

@@ -100,7 +100,7 @@ class EventMapping:
         return self._other(event)
 
     def _is_known(self, event: Event) -> bool:
-        """Whether the run's followers already know of ``event``."""
+        """Whether the run's readers have received ``event`` already."""
         match event:
             case ToolStarted(caller, use):
                 return (caller, use.id) in self._called

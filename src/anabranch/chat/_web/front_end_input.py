@@ -61,7 +61,7 @@ def _check_size(what: str, given: Sequence[OfferedTool] | Sequence[Context]) -> 
     size = len(to_json(encodable([each.model_dump() for each in given]))) if given else 0
     if size > LONGEST:
         raise HTTPException(
-            422, f"All {what} of a run can have {LONGEST:,} bytes; these have {size:,}."
+            422, f"The {what} of one run may have {LONGEST:,} bytes together; these have {size:,}."
         )
 
 

@@ -167,7 +167,10 @@ class LiveTurn:
             self.task.cancel()
 
     async def on_event(self, event: Event) -> None:
-        """Report an event of the agent, with the run's hand-over if its worker comes next."""
+        """Store an event of the agent for the run's readers.
+
+        Before a tool starts, wait until its event is stored, and stop if another process has the run.
+        """
         events = self._mapping.map(event)
         if self.is_new and self.task is None:
             self._held += events

@@ -197,7 +197,7 @@ class RunWork:
         return end is not None and end.is_cut_off and await turn.follows_a_stop()
 
     async def _continues_below(self, last: Node) -> bool:
-        """Whether an earlier process of the run stored more nodes without continuing from them."""
+        """Whether an earlier process of the run stored nodes after ``last``, and then died."""
         end = await end_of(self._agent, self._thread_id)
         return end is not None and last.id in {node.id for node in end.around.nodes[:-1]}
 

@@ -265,7 +265,10 @@ class ThreadLease:
         return sought if await self._events.move(self._thread_id, run, sought) else None
 
     async def ask_to_stop(self, call: Callable[[TurnRecord], Awaitable[object]]) -> None:
-        """Ask the unfinished run to stop, and wait; ``call`` calls a worker for it."""
+        """Ask the unfinished run to stop, and wait for its end.
+
+        If the run sleeps, ``call`` wakes a worker, which ends the run.
+        """
         asked = await self._log.put(STOP)
         if (run := await self.rouse()) is not None:
             await call(run)

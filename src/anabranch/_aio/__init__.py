@@ -13,6 +13,7 @@ from anabranch._aio.clock import (
 from anabranch._aio.tasks import (
     STOPPING,
     all_of,
+    all_or_first_error,
     cancel_and_wait,
     first_of,
     none_of,

@@ -10,9 +10,9 @@ server that only waits for its requests would have to cancel such a response.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from inspect import iscoroutine
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import anyio
 
@@ -44,6 +44,29 @@ async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
                     other.exception()
             return (task.result(),)  # raises
     return tuple(task.result() for task in tasks)
+
+
+async def all_or_first_error(jobs: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Run all jobs concurrently; return their values in the order of the jobs.
+
+    All jobs have ended when this function returns or raises.
+
+    Raises:
+        Exception: if a job raises an error; the first error in time cancels the other jobs.
+    """
+
+    async def run(job: Callable[[], Awaitable[T]]) -> T:
+        return await job()
+
+    try:
+        async with asyncio.TaskGroup() as group:  # half the work of anyio's, for each job
+            tasks = [group.create_task(run(job)) for job in jobs]
+    except BaseExceptionGroup as errors:
+        error: BaseException = errors
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+        raise error from errors
+    return [task.result() for task in tasks if not task.cancelled()]
 
 
 async def none_of(operations: Iterable[Awaitable[Any]], refusal: Exception) -> NoReturn:

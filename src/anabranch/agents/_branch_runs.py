@@ -15,11 +15,10 @@ from functools import partial
 import anyio
 from pydantic import JsonValue
 
-from anabranch._aio import Clock, run_shielded
+from anabranch._aio import Clock, all_or_first_error, run_shielded
 from anabranch.agents._agent_tools import ELSEWHERE
 from anabranch.agents._branch_progress import ERROR, PARTIAL, BranchOutcome
 from anabranch.agents._events import BranchEnded, BranchResumed
-from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._line_writer import surroundings_of
 from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
@@ -112,7 +111,7 @@ async def run_branches(
                 break
 
     jobs = [partial(run, path) for path in paths]
-    await gather_structured([*(jobs if parallel else [in_order]), *meanwhile])
+    await all_or_first_error([*(jobs if parallel else [in_order]), *meanwhile])
     if elsewhere:
         raise elsewhere[0]
 

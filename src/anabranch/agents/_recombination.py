@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias, get_args
 
-from anabranch.agents._gather_structured import gather_structured
+from anabranch._aio import all_or_first_error
 from anabranch.errors import AnabranchError, StoreError, ToolError
 from anabranch.models import ModelError
 
@@ -117,7 +117,7 @@ async def _vote(answers: Sequence[BranchAnswer], ask: AskModel, judges: int) -> 
         f"{_options(answers)}\n\nWhich option is the best? Reply with its number alone,"
         f" from 1 to {len(answers)}."
     )
-    ballots = await gather_structured([partial(_asked, ask, prompt) for _ in range(judges)])
+    ballots = await all_or_first_error([partial(_asked, ask, prompt) for _ in range(judges)])
     votes = Counter(vote for ballot in ballots if (vote := _ballot(ballot, len(answers))))
     missing = judges - votes.total()
     void = f" {missing} of {judges} votes did not count.{_why(ballots)}" if missing else ""

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from anabranch._aio import all_or_first_error
 from anabranch._asking import Answerer, refusal
 from anabranch._engine import Notice
 from anabranch.agents._agent_tools import (
@@ -35,7 +36,6 @@ from anabranch.agents._batch_line import AskedRound, BatchLine
 from anabranch.agents._called_tool import CalledTool, check_version
 from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted, ToolSuspended
 from anabranch.agents._front_end_tools import front_end_outcome
-from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import LEFT, TIME_OVER, answer_live
@@ -95,7 +95,7 @@ class ToolBatch:
         """
         await self._store_placeholders()
         while True:
-            await gather_structured([partial(self._use, use) for use in self._unfinished])
+            await all_or_first_error([partial(self._use, use) for use in self._unfinished])
             if self._elsewhere is not None:
                 raise self._elsewhere
             if not self._unfinished:

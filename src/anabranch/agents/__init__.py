@@ -28,7 +28,7 @@ from anabranch.agents._agent_dependencies import (
 from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse, failed
 from anabranch.agents._answers import line_at_head
 from anabranch.agents._batch_line import result_at
-from anabranch.agents._branch_progress import BranchOutcome, BranchProgress
+from anabranch.agents._branch_progress import BranchOutcome, BranchProgress, PathEnd
 from anabranch.agents._branch_self_tool import BranchSelf, BranchSelfTool
 from anabranch.agents._branch_states import branch_around, branches_in
 from anabranch.agents._call_expiry import end_calls, runtime_of
@@ -51,7 +51,6 @@ from anabranch.agents._flows import TEXT_RECOMBINERS, branch, broadcast_to_leave
 from anabranch.agents._folding_tool import Folding
 from anabranch.agents._front_end import ContextEntry, FrontEnd
 from anabranch.agents._line_writer import QuestionAnsweredError, QuestionExpiredError
-from anabranch.agents._path_end import PathEnd
 from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
 from anabranch.agents._remote_limits import RemoteLimits

@@ -31,7 +31,7 @@ from anabranch.agents._answers import (
     store_answer,
 )
 from anabranch.agents._batch_line import BatchLine
-from anabranch.agents._branch_progress import OpenFork, open_fork
+from anabranch.agents._branch_progress import OpenFork, PathEnd, open_fork
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, ignore_event
@@ -39,7 +39,6 @@ from anabranch.agents._front_end import FrontEnd
 from anabranch.agents._front_end_tools import FrontEndTools
 from anabranch.agents._line_writer import LineWriter, surroundings_of
 from anabranch.agents._meter import Meter
-from anabranch.agents._path_end import PathEnd
 from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import Given, Reply, reply_of

@@ -35,8 +35,7 @@ from anabranch.agents._branch_progress import OpenFork, PathEnd, open_fork
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, ignore_event
-from anabranch.agents._front_end import FrontEnd
-from anabranch.agents._front_end_tools import FrontEndTools
+from anabranch.agents._front_end import FrontEnd, FrontEndTools
 from anabranch.agents._line_writer import LineWriter, surroundings_of
 from anabranch.agents._meter import Meter
 from anabranch.agents._ports import Model, Naming, random_names
@@ -383,7 +382,7 @@ def with_front_end(agent: Agent, front_end: FrontEnd) -> Agent:
     present = copy(agent)
     present.tools = agent.tools.with_source(FrontEndTools(front_end.tools))
     present.dependencies = replace(
-        agent.dependencies, front_end=front_end, tool_specs=present.tools.specs
+        agent.dependencies, tool_specs=present.tools.specs, system_prompt=front_end.system_prompt
     )
     return present
 

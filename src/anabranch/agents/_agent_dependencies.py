@@ -16,7 +16,6 @@ from anabranch._asking import Answerer, Capabilities
 from anabranch._budget import Limits
 from anabranch._durable import CallStore, Durability
 from anabranch.agents._events import Listener, NodeAdded
-from anabranch.agents._front_end import FrontEnd
 from anabranch.agents._ports import Model, Naming, name_after
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
@@ -75,7 +74,7 @@ class AgentDependencies:
         version: the version of the tools' code.
         suspension: whether an interrupted turn is continued later, or ends.
         run: the run to which new nodes belong, in every process; empty without one.
-        front_end: the front end of the run.
+        system_prompt: returns the system prompt of a request, from that of the thread.
     """
 
     store: TreeStore
@@ -92,7 +91,7 @@ class AgentDependencies:
     version: str = ""
     suspension: Suspension = field(default_factory=Suspension)
     run: str = ""
-    front_end: FrontEnd = field(default_factory=FrontEnd)
+    system_prompt: Callable[[str | None], str | None] = lambda own: own
 
     def node(
         self,

@@ -201,7 +201,7 @@ class Timeline:
         return SampleRequest(
             messages=messages,
             max_tokens=self.dependencies.limits.max_reply_tokens,
-            system_prompt=self.dependencies.front_end.system_prompt(self.thread.system_prompt),
+            system_prompt=self.dependencies.system_prompt(self.thread.system_prompt),
             tools=tuple(self.dependencies.tool_specs()) or None,
         )
 

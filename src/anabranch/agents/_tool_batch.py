@@ -35,7 +35,7 @@ from anabranch.agents._agent_tools import (
 from anabranch.agents._batch_line import AskedRound, BatchLine
 from anabranch.agents._called_tool import CalledTool, check_version
 from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted, ToolSuspended
-from anabranch.agents._front_end_tools import front_end_outcome
+from anabranch.agents._front_end import front_end_outcome
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import LEFT, TIME_OVER, answer_live

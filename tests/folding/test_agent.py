@@ -308,7 +308,7 @@ async def test_the_limits_of_the_turn_hold_for_branches(limits: TurnLimits) -> N
     chat = await talk(script(create(), "ok"), limits=limits)
     await chat.say("Go")
     [result] = (await chat.results((await chat.of_kind("results"))[0])).values()
-    assert "Do the subtask here" in result
+    assert "Do the task here, without branching" in result
     assert await chat.records() == []
 
 

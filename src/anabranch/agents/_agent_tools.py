@@ -17,8 +17,15 @@ from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._events import Event
 from anabranch.agents._ports import Model
 from anabranch.agents._timeline import Timeline
-from anabranch.agents._turn_limits import UsageTotal
-from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError, masked
+from anabranch.agents._turn_limits import TurnLimitError, UsageTotal
+from anabranch.errors import (
+    AnabranchError,
+    OtherVersionError,
+    StoreError,
+    ToolError,
+    UnreachableError,
+    masked,
+)
 from anabranch.messages import (
     ResultBlock,
     SampleReply,
@@ -211,6 +218,27 @@ class ToolUse:
     def depth(self) -> int:
         """The number of branches around the caller."""
         return sum(node.kind == "branch" for node in self.path.nodes)
+
+    async def open_branches(self, count: int) -> None:
+        """Count ``count`` branches that the tool is about to open, within the limits of the turn.
+
+        Raises:
+            ToolError: if the branches would be nested too deep, or are too many.
+            StoreError: if the store fails.
+        """
+        name, most = self.block.name, self.timeline.dependencies.limits.max_depth
+        if self.depth >= most:
+            raise ToolError(
+                f"{name} was not run: this is a branch at depth {self.depth}, and branches may be"
+                f" nested {most} deep. Do the task here, without branching."
+            )
+        try:
+            await self.timeline.meter.open_branches(count)
+        except TurnLimitError as error:
+            raise ToolError(
+                f"{name} was not run: {count} branches more are too many, as {error.used:g} of"
+                f" {error.limit:g} are open already. Do the task here, without branching."
+            ) from None
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Return the reply of the agent's model to ``request``, which is not part of this thread.

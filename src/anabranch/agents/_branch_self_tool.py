@@ -33,8 +33,7 @@ from anabranch.agents._branch_self_input import (
 from anabranch.agents._ports import Model
 from anabranch.agents._recombination import JUDGES, BranchAnswer, Recombined, recombine
 from anabranch.agents._turn import Turn
-from anabranch.agents._turn_limits import TurnLimitError
-from anabranch.errors import StoreError, ToolError
+from anabranch.errors import StoreError
 from anabranch.messages import ToolSpec
 from anabranch.tree import Node, name_branches
 
@@ -86,7 +85,8 @@ class BranchSelfTool:
             fork = _Fork(here, read_input(here.block.input, len(starts)), starts)
             paths = fork.continued(progress)
         else:
-            wanted = await _checked_input(here)
+            wanted = read_input(here.block.input, dependencies.limits.max_branches_per_call)
+            await here.open_branches(len(wanted.prompts))
             # One write stores all branches, so that none is missing after a crash.
             starts = await dependencies.add(_starts(here, wanted))
             fork = _Fork(here, wanted, starts)
@@ -198,25 +198,6 @@ class _Fork:
         # A failure must not end the branches; the look-up is tried again after their end.
         with suppress(StoreError):
             await self._name()
-
-
-async def _checked_input(here: ToolUse) -> BranchSelfInput:
-    limits, depth = here.timeline.dependencies.limits, here.depth
-    if depth >= limits.max_depth:
-        raise ToolError(
-            f"branch_self was not run: this is a branch at depth {depth}, and branches may be"
-            f" nested {limits.max_depth} deep. Do the task here, without branching."
-        )
-    wanted = read_input(here.block.input, limits.max_branches_per_call)
-    try:
-        await here.timeline.meter.open_branches(len(wanted.prompts))
-    except TurnLimitError as error:
-        raise ToolError(
-            f"branch_self was not run: {len(wanted.prompts)} branches more are too many, as"
-            f" {error.used:g} of {error.limit:g} are open already. Do the task here, without"
-            " branching."
-        ) from None
-    return wanted
 
 
 def _starts(here: ToolUse, wanted: BranchSelfInput) -> list[Node]:

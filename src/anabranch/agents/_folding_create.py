@@ -31,7 +31,6 @@ from anabranch.agents._folding_input import (
     task_text,
 )
 from anabranch.agents._turn import Turn
-from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.agents._working_branch import WorkingBranch
 from anabranch.errors import StoreError, ToolError
 from anabranch.folding import (
@@ -79,7 +78,7 @@ class BranchCreate(FoldingTool):
         progress = await _progress(here)
         for start in progress.opened(here.caller, here.block.id):
             return await self._continued(here, tools, start, progress)
-        await _check_turn(here)
+        await here.open_branches(1)
         created = await self._created(here, wanted)
         working = WorkingBranch(self.branches_of(here), created.branch)
         async with self._closing(here, working):
@@ -197,24 +196,6 @@ def _chosen(
         )
     own = {name for name, each in tools.items() if isinstance(each, FoldingTool)}
     return {name: each for name, each in tools.items() if name in own or name in names}
-
-
-async def _check_turn(here: ToolUse) -> None:
-    """Check the limits of the turn, which the limits of folding cannot widen."""
-    timeline, depth = here.timeline, here.depth
-    most = timeline.dependencies.limits.max_depth
-    if depth >= most:
-        raise ToolError(
-            f"branch_create was not run: branches of a turn may be nested {most} deep, and this is at"
-            f" depth {depth}. Do the subtask here."
-        )
-    try:
-        await timeline.meter.open_branches(1)
-    except TurnLimitError as error:
-        raise ToolError(
-            f"branch_create was not run: the turn has opened {error.used:g} branches, and may open"
-            f" {error.limit:g}. Do the subtask here."
-        ) from None
 
 
 def _start(here: ToolUse, created: CreatedBranch) -> Node:

@@ -3,7 +3,7 @@
 import pytest
 
 from anabranch import ToolError
-from anabranch.agents._branch_self_input import read_input
+from anabranch.agents._branch_self_input import read_prompts
 
 PROMPTS = {
     "a list": (["a", "b"], ["a", "b"]),
@@ -27,7 +27,7 @@ PROMPTS = {
 @pytest.mark.parametrize("name", PROMPTS)
 def test_prompts_are_read_in_every_form_that_models_send(name: str) -> None:
     given, meant = PROMPTS[name]
-    assert list(read_input({"prompts": given}, 50).prompts) == meant
+    assert list(read_prompts({"prompts": given}, 50).prompts) == meant
 
 
 def test_words_are_read_as_booleans_and_recombiners_in_any_case() -> None:
@@ -37,12 +37,12 @@ def test_words_are_read_as_booleans_and_recombiners_in_any_case() -> None:
         "parallel": "False",
         "recombine": " LLM_Vote",
     }
-    meant = read_input(given, 50)
+    meant = read_prompts(given, 50)
     assert (meant.allow_work, meant.parallel, meant.recombine) == (True, False, "llm_vote")
 
 
 def test_the_defaults_are_one_reply_each_in_parallel_without_recombination() -> None:
-    meant = read_input({"prompts": ["a"]}, 50)
+    meant = read_prompts({"prompts": ["a"]}, 50)
     assert (meant.allow_work, meant.parallel, meant.recombine) == (False, True, "none")
 
 
@@ -52,7 +52,7 @@ def test_the_defaults_are_one_reply_each_in_parallel_without_recombination() -> 
 )
 def test_input_without_prompts_is_refused(prompts: object) -> None:
     with pytest.raises(ToolError, match=r"^branch_self was not run: prompts.*Call it like this"):
-        read_input({"prompts": prompts}, 50)
+        read_prompts({"prompts": prompts}, 50)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_input_without_prompts_is_refused(prompts: object) -> None:
 )
 def test_a_list_that_is_not_closed_is_refused(prompts: str) -> None:
     with pytest.raises(ToolError, match="check its quotes and its end"):
-        read_input({"prompts": prompts}, 50)
+        read_prompts({"prompts": prompts}, 50)
 
 
 def test_the_maximum_number_of_prompts_is_accepted() -> None:
-    assert len(read_input({"prompts": ["a"] * 3}, 3).prompts) == 3
+    assert len(read_prompts({"prompts": ["a"] * 3}, 3).prompts) == 3
     with pytest.raises(ToolError, match="4 prompts are too many, the limit is 3"):
-        read_input({"prompts": ["a"] * 4}, 3)
+        read_prompts({"prompts": ["a"] * 4}, 3)

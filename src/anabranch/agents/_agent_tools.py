@@ -9,9 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+from pydantic import BaseModel, ValidationError
 
 from anabranch._asking import Absent, Answerer
+from anabranch._elicitation import reason_of
 from anabranch._engine import Ask
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._events import Event
@@ -79,6 +82,25 @@ def failed(tool: str, error: Exception) -> Outcome:
     shown = masked(f"Error executing tool {tool}", error)
     logger.error("tool %r raised an unexpected exception: %s", tool, shown, exc_info=error)
     return Outcome(shown, is_error=True)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_input(
+    model: type[M], given: Mapping[str, Any], name: str, remedy: str = "Correct it."
+) -> M:
+    """Return the validated input of the tool ``name``.
+
+    Raises:
+        ToolError: if the input is invalid; the message ends with ``remedy``.
+    """
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise ToolError(f"{name} was not run: {where}: {reason_of(problem)}. {remedy}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,10 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
-    ValidationError,
 )
 
-from anabranch._elicitation import reason_of
 from anabranch._text import read_json
+from anabranch.agents._agent_tools import read_input
 from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.agents._recombination import Recombined, Recombiner
 from anabranch.errors import ToolError
@@ -133,21 +132,14 @@ class BranchSelfInput(BaseModel):
     recombine: Annotated[Recombiner, BeforeValidator(_in_lower_case)] = "none"
 
 
-def read_input(arguments: Mapping[str, Any], max_prompts: int) -> BranchSelfInput:
+def read_prompts(arguments: Mapping[str, Any], max_prompts: int) -> BranchSelfInput:
     """Return the input that a model has sent as ``arguments``.
 
     Raises:
         ToolError: if the input is invalid, or has more than ``max_prompts`` prompts; the message
             shows how to call the tool.
     """
-    try:
-        read = BranchSelfInput.model_validate(dict(arguments))
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise ToolError(
-            f"branch_self was not run: {where}: {reason_of(problem)}. {USAGE}"
-        ) from None
+    read = read_input(BranchSelfInput, arguments, SPEC.name, USAGE)
     if len(read.prompts) > max_prompts:
         raise ToolError(
             f"branch_self was not run: {len(read.prompts)} prompts are too many, the limit is"

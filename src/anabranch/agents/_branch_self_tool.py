@@ -27,7 +27,7 @@ from anabranch.agents._branch_self_input import (
     SPEC,
     BranchSelfInput,
     EndedBranch,
-    read_input,
+    read_prompts,
     summary,
 )
 from anabranch.agents._ports import Model
@@ -82,10 +82,10 @@ class BranchSelfTool:
             dependencies.store, here.caller, now=dependencies.clock.now()
         )
         if starts := progress.opened(here.caller, here.block.id):
-            fork = _Fork(here, read_input(here.block.input, len(starts)), starts)
+            fork = _Fork(here, read_prompts(here.block.input, len(starts)), starts)
             paths = fork.continued(progress)
         else:
-            wanted = read_input(here.block.input, dependencies.limits.max_branches_per_call)
+            wanted = read_prompts(here.block.input, dependencies.limits.max_branches_per_call)
             await here.open_branches(len(wanted.prompts))
             # One write stores all branches, so that none is missing after a crash.
             starts = await dependencies.add(_starts(here, wanted))

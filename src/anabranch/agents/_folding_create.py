@@ -14,6 +14,7 @@ from anabranch.agents._agent_tools import (
     Outcome,
     ToolUse,
     UsableTool,
+    read_input,
 )
 from anabranch.agents._branch_progress import BRANCH_ID, BranchOutcome, BranchProgress
 from anabranch.agents._branch_runs import BranchPath, new_branches, run_branches
@@ -24,7 +25,6 @@ from anabranch.agents._folding_input import (
     FoldingTool,
     done_last,
     last_return,
-    read_input,
     seen_outside,
     so_far,
     spec_of,

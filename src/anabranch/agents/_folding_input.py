@@ -1,15 +1,15 @@
-"""The inputs of the tools of ``Folding``: their schemas, and the reading of a model's arguments."""
+"""The inputs of the tools of ``Folding``, and the texts of a branch for its model and its caller."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from anabranch.agents._agent_tools import Outcome, ToolUse
+from anabranch.agents._agent_tools import Outcome, ToolUse, read_input
 from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.agents._working_branch import BRANCH_RETURN
 from anabranch.errors import ToolError
@@ -85,23 +85,6 @@ def spec_of(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
     """Return the specification of a tool for the model."""
     schema: dict[str, JsonValue] = model.model_json_schema()
     return ToolSpec(name=name, description=description, input_schema=schema)
-
-
-M = TypeVar("M", bound=BaseModel)
-
-
-def read_input(model: type[M], given: Mapping[str, Any], name: str) -> M:
-    """Return the validated input of a tool.
-
-    Raises:
-        ToolError: if the input is invalid.
-    """
-    try:
-        return model.model_validate(dict(given))
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise ToolError(f"{name} was not run: {where}: {problem['msg']}. Correct it.") from None
 
 
 def last_return(node: Node) -> ReturnInput | None:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import NoReturn
 
-from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse
+from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse, read_input
 from anabranch.agents._branch_progress import BRANCH_ID
 from anabranch.agents._branch_states import transcript_of
 from anabranch.agents._folding_create import BranchCreate
@@ -20,7 +20,6 @@ from anabranch.agents._folding_input import (
     FoldingTool,
     ReturnInput,
     StatusInput,
-    read_input,
     spec_of,
 )
 from anabranch.agents._working_branch import BRANCH_RETURN, WorkingBranch

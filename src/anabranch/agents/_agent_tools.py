@@ -18,7 +18,6 @@ from anabranch._elicitation import reason_of
 from anabranch._engine import Ask
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._events import Event
-from anabranch.agents._ports import Model
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._turn_limits import TurnLimitError, UsageTotal
 from anabranch.errors import (
@@ -31,8 +30,6 @@ from anabranch.errors import (
 )
 from anabranch.messages import (
     ResultBlock,
-    SampleReply,
-    SampleRequest,
     TextBlock,
     ToolSpec,
     ToolUseBlock,
@@ -261,24 +258,6 @@ class ToolUse:
                 f"{name} was not run: {count} branches more are too many, as {error.used:g} of"
                 f" {error.limit:g} are open already. Do the task here, without branching."
             ) from None
-
-    async def sample(self, request: SampleRequest) -> SampleReply:
-        """Return the reply of the agent's model to ``request``, which is not part of this thread.
-
-        Raises:
-            TurnLimitError: if a limit of the turn is used up.
-            Exception: if the model raises an error.
-        """
-        return await self.timeline.sample(request, total=self.side_usage)
-
-    async def aside(self, prompt: str, model: Model | None = None) -> str:
-        """Return the reply of the agent's model, or of another, to ``prompt`` alone.
-
-        Raises:
-            TurnLimitError: if a limit of the turn is used up.
-            Exception: if the model raises an error.
-        """
-        return await self.timeline.aside(prompt, model, self.side_usage)
 
     async def emit(self, event: Event) -> None:
         """Send ``event`` to the agent's listener."""

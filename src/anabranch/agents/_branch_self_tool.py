@@ -110,13 +110,11 @@ class BranchSelfTool:
     async def _recombined(
         self, here: ToolUse, wanted: BranchSelfInput, branches: Sequence[EndedBranch]
     ) -> Recombined:
+        async def ask(prompt: str) -> str:
+            return await here.timeline.aside(prompt, self._judge, here.side_usage)
+
         answers = [BranchAnswer(branch.name, branch.prompt, branch.answer) for branch in branches]
-        return await recombine(
-            wanted.recombine,
-            answers,
-            lambda prompt: here.aside(prompt, self._judge),
-            judges=self._judges,
-        )
+        return await recombine(wanted.recombine, answers, ask, judges=self._judges)
 
 
 @dataclass(frozen=True, slots=True)

@@ -301,7 +301,7 @@ class _TurnModel:
             Exception: if the model raises an error.
         """
         try:
-            return await self.here.sample(request)
+            return await self.here.timeline.sample(request, total=self.here.side_usage)
         except REFUSALS as refusal:
             raise ToolError(str(refusal)) from None
 

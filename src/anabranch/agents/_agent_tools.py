@@ -17,6 +17,7 @@ from anabranch._asking import Absent, Answerer
 from anabranch._elicitation import reason_of
 from anabranch._engine import Ask
 from anabranch.agents._batch_line import AnsweredRound
+from anabranch.agents._branch_progress import BranchProgress
 from anabranch.agents._events import Event
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._turn_limits import TurnLimitError, UsageTotal
@@ -258,6 +259,11 @@ class ToolUse:
                 f"{name} was not run: {count} branches more are too many, as {error.used:g} of"
                 f" {error.limit:g} are open already. Do the task here, without branching."
             ) from None
+
+    async def branches(self) -> BranchProgress:
+        """Return the branches that the tools of the caller have opened."""
+        store, clock = self.timeline.dependencies.store, self.timeline.dependencies.clock
+        return await BranchProgress.below(store, self.caller, now=clock.now())
 
     async def emit(self, event: Event) -> None:
         """Send ``event`` to the agent's listener."""

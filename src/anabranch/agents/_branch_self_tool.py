@@ -78,9 +78,7 @@ class BranchSelfTool:
                 opened.
         """
         dependencies = here.timeline.dependencies
-        progress = await BranchProgress.below(
-            dependencies.store, here.caller, now=dependencies.clock.now()
-        )
+        progress = await here.branches()
         if starts := progress.opened(here.caller, here.block.id):
             fork = _Fork(here, read_prompts(here.block.input, len(starts)), starts)
             paths = fork.continued(progress)
@@ -143,8 +141,7 @@ class _Fork:
     async def has_ended(self) -> bool:
         """Whether all branches have ended, in this process or in another."""
         if going := [start for start in self.starts if self._outcome(start) is None]:
-            store = self.here.timeline.dependencies.store
-            progress = await BranchProgress.below(store, self.here.caller)
+            progress = await self.here.branches()
             self.outcomes.update({s.id: found for s in going if (found := progress.outcome(s))})
         return all(self._outcome(start) for start in self.starts)
 

@@ -75,7 +75,7 @@ class BranchCreate(FoldingTool):
         """
         wanted = read_input(CreateInput, here.block.input, self.name)
         tools = _chosen(here.tools, wanted.tools)
-        progress = await _progress(here)
+        progress = await here.branches()
         for start in progress.opened(here.caller, here.block.id):
             return await self._continued(here, tools, start, progress)
         await here.open_branches(1)
@@ -175,12 +175,6 @@ class BranchCreate(FoldingTool):
         return await branches.force(
             working.id, reason, partial, extract_memory=learns, transcript=done
         )
-
-
-async def _progress(here: ToolUse) -> BranchProgress:
-    dependencies = here.timeline.dependencies
-    now = dependencies.clock.now()
-    return await BranchProgress.below(dependencies.store, here.caller, now=now)
 
 
 def _chosen(

@@ -61,16 +61,12 @@ class Folding:
 class _Return(FoldingTool):
     """``branch_return``: ends the branch whose model calls the tool."""
 
-    spec: ToolSpec
-
-    def __init__(self, branches: BranchService) -> None:
-        super().__init__(branches)
-        self.spec = spec_of(
-            BRANCH_RETURN,
-            "Return from the branch that branch_create has opened. Only the message goes back, so"
-            " put everything into it that is needed later.",
-            ReturnInput,
-        )
+    spec: ToolSpec = spec_of(
+        BRANCH_RETURN,
+        "Return from the branch that branch_create has opened. Only the message goes back, so put"
+        " everything into it that is needed later.",
+        ReturnInput,
+    )
 
     async def use(self, here: ToolUse) -> Outcome:
         """Close the branch with the message.
@@ -97,13 +93,11 @@ class _Return(FoldingTool):
 class _Status(FoldingTool):
     """``branch_status``: the record of a branch."""
 
-    def __init__(self, branches: BranchService) -> None:
-        super().__init__(branches)
-        self.spec = spec_of(
-            "branch_status",
-            "Look at a branch: its status, what it has used of its budget, and its result.",
-            StatusInput,
-        )
+    spec: ToolSpec = spec_of(
+        "branch_status",
+        "Look at a branch: its status, what it has used of its budget, and its result.",
+        StatusInput,
+    )
 
     async def use(self, here: ToolUse) -> Outcome:
         """Return the record as JSON.

@@ -215,8 +215,9 @@ class BatchLine:
         """Return the id of the last round in which a tool asked; ``None`` if the tool asked nothing."""
         return self.rounds[use_id].id if use_id in self.rounds else None
 
-    def cut(self, length: int) -> BatchLine:
-        """Return the beginning of the line."""
+    def above(self, node: Node) -> BatchLine:
+        """Return the part of the line that is above ``node``."""
+        length = [each.id for each in self.nodes].index(node.id)
         return BatchLine(self.nodes[:length], self._results, self._above)
 
     def holder(self, use_id: str) -> Node:

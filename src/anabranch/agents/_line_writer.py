@@ -180,13 +180,13 @@ class LineWriter:
         parent_id = str(first.parent_id)
         for other in await dependencies.store.children(parent_id):
             if _answers(other, question) and same_reply(other, reply):
-                self.line = self._above(first).extended([other])
+                self.line = self.line.above(first).extended([other])
                 await self.refresh()
                 return
         data = answer_data(question, reply, other=True)
         thread_id, text = self._timeline.thread.id, answer_text(reply)
         begun = dependencies.node(thread_id, parent_id, "answer", text, data=data)
-        nodes, above = [begun], self._above(first)
+        nodes, above = [begun], self.line.above(first)
         for node in self.line.nodes[len(above.nodes) + 1 :]:
             asked = next((each for each in above.nodes if _answers(node, each)), None)
             if asked is not None:
@@ -262,11 +262,6 @@ class LineWriter:
         """Return the node that continues the line at ``parent``."""
         node = self._timeline.dependencies.node(parent.thread_id, parent.id, kind, text or ())
         return replace(node, id=name_after(parent.id))
-
-    def _above(self, node: Node) -> BatchLine:
-        """Return the part of the line that is above ``node``."""
-        ids = [each.id for each in self.line.nodes]
-        return self.line.cut(ids.index(node.id))
 
 
 async def surroundings_of(store: TreeStore, node: Node | Surroundings) -> Surroundings:

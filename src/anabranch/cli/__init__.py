@@ -35,6 +35,9 @@
 The module of a command declares its options, and imports the module that does its work when the
 command runs. So a start imports what the command uses, and ``--help`` imports no SDK, database or prompt.
 
+Any function may raise a ``CommandError``, whose sentence ``main`` prints on stderr: an option, a target
+or an answer is wrong, or the work failed. The ``Raises:`` sections name only other errors.
+
 stdout carries the result alone. Exit status: 0 done, 1 the tool failed or was refused, 2 wrong
 usage, 130 interrupted, 141 the reader of stdout has left.
 """

@@ -20,22 +20,14 @@ if TYPE_CHECKING:
 
 
 def new_respondent(console: Console, model: str | None, answers: Path | None) -> Respondent:
-    """Return the respondent that the options describe.
-
-    Raises:
-        UsageError: if the model cannot be opened, or the answers cannot be read.
-    """
+    """Return the respondent that the options describe."""
     from anabranch._terminal import Respondent
 
     return Respondent(console, sampler=open_sampler(model), answers=read_answers(answers))
 
 
 def new_policy(rules: SampleRules) -> AnsweringPolicy:
-    """Return the policy that the rules for samples describe.
-
-    Raises:
-        UsageError: if the limit is not positive, or a name is empty.
-    """
+    """Return the policy that the rules for samples describe."""
     from anabranch._asking import AnsweringPolicy
 
     try:
@@ -50,11 +42,7 @@ def new_policy(rules: SampleRules) -> AnsweringPolicy:
 
 
 def open_sampler(model: str | None) -> Sampler | None:
-    """Return the model named ``model``; ``None`` without a name.
-
-    Raises:
-        UsageError: if the model cannot be opened.
-    """
+    """Return the model named ``model``; ``None`` without a name."""
     if not model:
         return None
     from anabranch.models import ModelError, open_model
@@ -66,11 +54,7 @@ def open_sampler(model: str | None) -> Sampler | None:
 
 
 def read_answers(path: Path | None) -> Answers | None:
-    """Return the answers in the file at ``path``; ``None`` without a path.
-
-    Raises:
-        UsageError: if the file cannot be read.
-    """
+    """Return the answers in the file at ``path``; ``None`` without a path."""
     if path is None:
         return None
     from anabranch._terminal import Answers
@@ -81,12 +65,7 @@ def read_answers(path: Path | None) -> Answers | None:
 def read_arguments(
     pairs: Iterable[str], json_text: str | None, schema: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments in ``json_text``, overridden by those in ``pairs``.
-
-    Raises:
-        UsageError: if a pair has no ``=``, a name is given twice or is no parameter, or a value has
-            the wrong type; the error names every fault.
-    """
+    """Return the arguments in ``json_text``, overridden by those in ``pairs``."""
     arguments = _read_object(json_text) if json_text is not None else {}
     typed = list(pairs)
     try:

@@ -41,12 +41,7 @@ def browse_command(
 
 
 async def browse(thread: str | None, store: str | None) -> str | None:
-    """Show a thread, by default the latest; return the command that continues it, if chosen.
-
-    Raises:
-        CommandError: if the thread or a terminal is missing, the extra ``tui`` is not installed, the
-            thread to continue has an owner, or the user leaves with Ctrl-C.
-    """
+    """Show a thread, by default the latest; return the command that continues it, if chosen."""
     from anabranch._terminal import Console
 
     tree = await _tree(thread, store)

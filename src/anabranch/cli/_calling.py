@@ -57,11 +57,7 @@ class CallOptions:
 
 
 async def call(options: CallOptions, respondent: Respondent) -> object:
-    """Call the tool and return its value.
-
-    Raises:
-        CommandError: if the target, the arguments, the connection or the tool fails.
-    """
+    """Call the tool and return its value."""
     target, era, key = options.target, options.era, new_key()
     policed = options.policy.applied_to(respondent, server=target)
     answerer, repeats = Remembering(policed), False
@@ -118,12 +114,7 @@ async def invoke(
 
 
 async def find_tool(client: Client, target: str, name: str) -> Tool:
-    """Return the tool called ``name``; an error names ``target``.
-
-    Raises:
-        UsageError: if the server has no such tool.
-        FailedError: if the tool's parameters have no valid schema.
-    """
+    """Return the tool called ``name``; an error names ``target``."""
     tools = await list_tools(client)
     if name not in tools:
         offered = ", ".join(tools) or "nothing"
@@ -140,11 +131,7 @@ async def find_tool(client: Client, target: str, name: str) -> Tool:
 
 
 def value_of(result: CallToolResult, tool: Tool) -> object:
-    """Return the tool's value: its structured content if it has any, else its text.
-
-    Raises:
-        FailedError: if the tool returned an error, or the call is not done.
-    """
+    """Return the tool's value: its structured content if it has any, else its text."""
     texts = [block.text for block in result.content if isinstance(block, TextContent)]
     text = "\n".join(texts)
     if result.is_error:

@@ -35,12 +35,7 @@ PAGE = 100
 
 
 class OfferedTools:
-    """The tools of some targets, with which recorded calls run.
-
-    Raises:
-        UsageError: if a target is a server, or cannot be loaded, or the targets have no anabranch
-            tool.
-    """
+    """The tools of some targets, with which recorded calls run."""
 
     def __init__(self, targets: Sequence[str]) -> None:
         for target in targets:

@@ -33,11 +33,7 @@ class CheckOptions:
 async def check(
     options: CheckOptions, console: Console, respondent: Respondent | None
 ) -> list[Finding]:
-    """Return the findings: in the source, and with a ``respondent`` also from running the tool.
-
-    Raises:
-        UsageError: if there is nothing to check, or the tool cannot run with these options.
-    """
+    """Return the findings: in the source, and with a ``respondent`` also from running the tool."""
     tools = choose_tools(options)
     found: dict[Finding, None] = {}
     for tool in tools:
@@ -53,11 +49,7 @@ async def check(
 
 
 def choose_tools(options: CheckOptions) -> list[Tool[Any]]:
-    """Return all tools of the target, or the named one.
-
-    Raises:
-        UsageError: if there is no such tool, or the target cannot be loaded.
-    """
+    """Return all tools of the target, or the named one."""
     target = options.target
     if is_server(target):
         raise UsageError(
@@ -79,11 +71,7 @@ def choose_tools(options: CheckOptions) -> list[Tool[Any]]:
 async def run(
     options: CheckOptions, tools: Sequence[Tool[Any]], console: Console, respondent: Respondent
 ) -> list[Finding]:
-    """Run each round of the tool twice; send the tool's prints to stderr.
-
-    Raises:
-        UsageError: if there are several tools, or the arguments do not fit.
-    """
+    """Run each round of the tool twice; send the tool's prints to stderr."""
     if len(tools) > 1:
         offered = ", ".join(tool.name for tool in tools)
         raise UsageError(f"Name the TOOL to run: {options.target} offers {offered}.")
@@ -109,11 +97,7 @@ async def run(
 
 
 def report(findings: Sequence[Finding], console: Console) -> None:
-    """Show the findings, in a few lines each.
-
-    Raises:
-        FailedError: if there is a finding.
-    """
+    """Show the findings, in a few lines each."""
     for finding in findings:
         console.say(str(finding))
     if findings:

@@ -80,11 +80,7 @@ class ServerRecipe:
     agent_tools: AgentTools = AgentTools()
 
     def make_server(self) -> MadeServer:
-        """Return the server, which offers the tools of the targets and of ``agent_tools``.
-
-        Raises:
-            CommandError: if a target or an option is wrong; the message names the fault.
-        """
+        """Return the server, which offers the tools of the targets and of ``agent_tools``."""
         sampler = open_sampler(self.model)
         try:
             options = server_options(self.keys, sampler, self.persistence, self.asking, self.limits)
@@ -167,11 +163,7 @@ def server_options(
     asking: Asking = Asking(),
     limits: Limits = UNLIMITED,
 ) -> ServerOptions:
-    """Return the server's options from the command line; the caller closes their engine.
-
-    Raises:
-        UsageError: if there is no such engine.
-    """
+    """Return the server's options from the command line; the caller closes their engine."""
     return ServerOptions(
         keys=keys,
         ttl=persistence.ttl,
@@ -192,12 +184,7 @@ def server_options(
 
 
 def assemble_fastmcp(found: Found, options: ServerOptions) -> FastMCP[Any]:
-    """Return the FastMCP server of the targets, with their tools.
-
-    Raises:
-        UsageError: if there are other servers, two tools have the same name, or the store's URL is
-            invalid.
-    """
+    """Return the FastMCP server of the targets, with their tools."""
     server, *others = found.fastmcp
     if others or found.servers:
         raise UsageError(
@@ -221,9 +208,6 @@ def assemble(found: Found, options: ServerOptions, name: str = "anabranch") -> M
 
     A server's own tools stay unchanged. The tools of further servers are added to the first, except
     those that it already has.
-
-    Raises:
-        UsageError: if two different tools have one name, or the store's URL is invalid.
     """
     try:
         if not found.servers:

@@ -57,9 +57,6 @@ def server_of(
 
     ``limits`` are for a server that this process starts, ``headers`` for a running server, and the
     variables ``env`` for a server that a command starts.
-
-    Raises:
-        UsageError: if there is no such file or module, or an option is for servers of another kind.
     """
     if env and not target.startswith(COMMAND):
         raise UsageError("--env is for a server that a command starts: command:….")
@@ -98,10 +95,6 @@ async def open_session(
 
     ``trace`` describes the messages of a server of :func:`server_of`. A cancellation ends ``act`` first,
     while the connection can still tell the server, which undoes its call.
-
-    Raises:
-        CommandError: if ``act`` raises one, or if the connection cannot be made, breaks, or carries
-            messages other than MCP.
     """
     connected = False
     opened = _traced(server, trace)

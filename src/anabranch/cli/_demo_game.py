@@ -43,11 +43,7 @@ PERSON_PICKS = {"accept": {"cardNumber": 3}}
 async def demo(
     console: Console, *, era: Era, sampler: Sampler | None, answers: Answers | None
 ) -> object:
-    """Play the game and return its outcome.
-
-    Raises:
-        CommandError: if the server cannot be reached, the game fails, or the user leaves.
-    """
+    """Play the game and return its outcome."""
     if answers is None and not console.interactive:
         console.say("There is no terminal to ask at: a script gives the user's answers.")
         answers = Answers([PERSON_PICKS])

@@ -130,11 +130,7 @@ class Endpoint:
         return None if self.stateless else self.session_ttl
 
     def check(self) -> None:
-        """Refuse options that contradict each other.
-
-        Raises:
-            UsageError: if an option is wrong; the message names the option.
-        """
+        """Refuse options that contradict each other."""
         if self.transport == "stdio" and self.token != os.environ.get(TOKEN):
             raise UsageError(
                 "Over stdio, no other process can call. Give --token with --transport http."
@@ -165,11 +161,7 @@ class Endpoint:
             )
 
     def listen(self) -> socket.socket:
-        """Return a listening socket; a failure shows before anything else starts.
-
-        Raises:
-            CommandError: if this machine has no such address, or the port cannot be used.
-        """
+        """Return a listening socket; a failure shows before anything else starts."""
         try:
             return listen(self.host, self.port)
         except (socket.gaierror, ValueError) as error:  # ValueError: a name that cannot be encoded

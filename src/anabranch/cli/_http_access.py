@@ -66,11 +66,7 @@ class Access:
 
     @classmethod
     def of(cls, endpoint: Endpoint) -> Self:
-        """Return the names, origins and tokens that the options of a command give.
-
-        Raises:
-            UsageError: if a token is short, or has characters that a header cannot carry.
-        """
+        """Return the names, origins and tokens that the options of a command give."""
         hosts, origins = tuple(endpoint.allowed_host or ()), tuple(endpoint.allowed_origin or ())
         return cls(hosts, origins, read_tokens(endpoint.token))
 

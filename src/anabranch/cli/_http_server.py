@@ -229,10 +229,6 @@ def serve_app(
         bounds: the limits of the process.
         on_started: called when the application serves.
         around: a context that is entered before the application starts, and left after its end.
-
-    Raises:
-        FailedError: if the application did not start.
-        CommandError: if ``around`` raises it.
     """
     lifetime = Lifetime(app, bounds.grace, on_started=on_started)
 
@@ -257,9 +253,6 @@ def serve_workers(
         listener: the socket on which clients reach it.
         number: the number of processes.
         bounds: the limits of each process.
-
-    Raises:
-        FailedError: if a worker could not start.
     """
     supervisor = Multiprocess(configure(_Made(make), bounds, number), [listener])
     logging.getLogger("uvicorn.error").setLevel(

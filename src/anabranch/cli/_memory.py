@@ -28,11 +28,7 @@ _JOB = "branches to learn from"
 
 
 def open_scrubber() -> Scrubber:
-    """Return the scrubber, which searches texts for secrets before branches or the memory store them.
-
-    Raises:
-        UsageError: if the scrubber's library is not installed.
-    """
+    """Return the scrubber, which searches texts for secrets before branches or memories are stored."""
     with needs_extra("memory", "The search for secrets", UsageError):
         import_module("detect_secrets")
     return Scrubber()
@@ -42,9 +38,6 @@ def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBan
     """Return the memory in the store at a URL, or in the database of a store of conversations.
 
     Callers share the project ``shared``. Each caller may write there, and in a private scope.
-
-    Raises:
-        UsageError: if the URL or the name is invalid, or the search for secrets is not installed.
     """
     try:
         scopes = Scopes(project=shared or "")
@@ -100,10 +93,6 @@ def open_branches(
 
     With a memory, branches begin with its notes, and queue their transcripts to learn from;
     ``learns`` says whether this process does the learning.
-
-    Raises:
-        UsageError: if the store or a setting is invalid, or the search for secrets is not
-            installed.
     """
     if bank is not None and not learns:
         Console().say(_QUEUED)

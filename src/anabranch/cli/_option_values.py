@@ -24,11 +24,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 def read_tokens(text: str | None) -> tuple[str, ...]:
-    """Return the tokens in ``text``, which are separated by commas.
-
-    Raises:
-        UsageError: if a token is short, or has characters that a header cannot carry.
-    """
+    """Return the tokens in ``text``, which are separated by commas."""
     tokens = tuple(each for each in (text or "").split(",") if each)
     for each in tokens:
         if len(each) < SHORTEST:
@@ -41,11 +37,7 @@ def read_tokens(text: str | None) -> tuple[str, ...]:
 
 
 def headers_of(token: str | None, lines: Iterable[str]) -> dict[str, str]:
-    """Return the headers of a client's requests, given as ``Name: value``.
-
-    Raises:
-        UsageError: if a text is no header.
-    """
+    """Return the headers of a client's requests, given as ``Name: value``."""
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -59,11 +51,7 @@ def headers_of(token: str | None, lines: Iterable[str]) -> dict[str, str]:
 
 
 def turn_limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
-    """Return the limits given for turns, and for the calls of their tools.
-
-    Raises:
-        UsageError: if a limit is negative or infinite, or allows no token.
-    """
+    """Return the limits given for turns, and for the calls of their tools."""
     limits = limits_of(max_tokens, max_depth, timeout)
     if max_tokens == 0:
         raise UsageError("A turn needs tokens. Give --max-tokens 1 or more.")
@@ -71,11 +59,7 @@ def turn_limits_of(max_tokens: int | None, max_depth: int | None, timeout: float
 
 
 def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
-    """Return the limits given on the command line.
-
-    Raises:
-        UsageError: if a limit is negative or infinite.
-    """
+    """Return the limits given on the command line."""
     from anabranch._budget import Limits
 
     given = {"--max-tokens": max_tokens, "--max-depth": max_depth, "--timeout": timeout}
@@ -86,11 +70,7 @@ def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | No
 
 
 def variables_of(given: Iterable[str]) -> dict[str, str]:
-    """Return the variables given as ``NAME``, of this process's environment, or ``NAME=value``.
-
-    Raises:
-        UsageError: if an item is no variable, or its variable is not set.
-    """
+    """Return the variables given as ``NAME``, of this process's environment, or ``NAME=value``."""
     variables: dict[str, str] = {}
     for each in given:
         name, equals, value = each.partition("=")

@@ -236,20 +236,12 @@ class ReachOptions:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of requests.
-
-        Raises:
-            UsageError: if a text is no header.
-        """
+        """The headers of requests."""
         return headers_of(self.token, self.header or ())
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment of a server that a command starts.
-
-        Raises:
-            UsageError: if an item is no variable, or its variable is not set.
-        """
+        """The environment of a server that a command starts."""
         return variables_of(self.env or ())
 
 
@@ -294,11 +286,7 @@ class CallLimits:
     ] = None
 
     def read(self) -> Limits:
-        """Return the limits.
-
-        Raises:
-            UsageError: if a limit is negative or infinite.
-        """
+        """Return the limits."""
         return limits_of(self.max_tokens, self.max_depth, self.timeout)
 
 

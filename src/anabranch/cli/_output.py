@@ -44,12 +44,7 @@ def _print(text: str) -> None:
 
 
 async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> None:
-    """Show ``losses``, and return if the user agrees.
-
-    Raises:
-        UsageError: if there is no terminal to ask at.
-        FailedError: if the user declines; the error says ``otherwise``.
-    """
+    """Show ``losses``, and return if the user agrees."""
     if yes:
         return
     from anabranch._terminal import Console, ask_consent

@@ -33,9 +33,6 @@ class ReloadedTools:
     Args:
         targets: files and modules.
         console: shows each reload.
-
-    Raises:
-        UsageError: if the targets cannot be loaded.
     """
 
     def __init__(self, targets: Sequence[str], console: Console) -> None:
@@ -57,11 +54,7 @@ class ReloadedTools:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Watch the source, and connect to the targets' own servers, within the block.
-
-        Raises:
-            UsageError: if such a server does not work.
-        """
+        """Watch the source, and connect to the targets' own servers, within the block."""
         await self._connect(self._found)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
@@ -165,11 +158,7 @@ class ReloadedTools:
 
 
 def _called(found: Found) -> list[AgentTool]:
-    """Return the tools of targets for an agent; a plugin's policy applies to its tool.
-
-    Raises:
-        UsageError: if two tools have the same name.
-    """
+    """Return the tools of targets for an agent; a plugin's policy applies to its tool."""
     plugged = {id(plugin.mcp) for plugin in found.plugins}
     tools: list[AgentTool] = [CalledTool(tool) for tool in found.tools if id(tool) not in plugged]
     tools += (tool for plugin in found.plugins for tool in plugin.server.tools)

@@ -52,11 +52,7 @@ def serve_command(
 
 
 def _check(endpoint: Endpoint, persistence: Persistence, asking: Asking) -> None:
-    """Refuse options with impossible values.
-
-    Raises:
-        UsageError: if an option is wrong; the message names the option.
-    """
+    """Refuse options with impossible values."""
     endpoint.check()
     store, ask_url = persistence.store, asking.ask_url
     if endpoint.workers > 1 and store == "memory:":

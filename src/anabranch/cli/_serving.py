@@ -49,9 +49,6 @@ def serve(recipe: ServerRecipe, endpoint: Endpoint) -> None:
     """Serve until the client leaves (stdio) or the user stops the server.
 
     ``recipe`` has no keys yet.
-
-    Raises:
-        CommandError: if a target or an option is wrong; the message names the fault.
     """
     targets, wanted, store = recipe.targets, recipe.agent_tools, recipe.persistence.store
     if not targets and not wanted.folding and not wanted.memory:

@@ -51,9 +51,6 @@ def read_keys(
     A missing file is created. If that fails, ``say`` gets a warning, and the function returns a new
     key without storing it. All servers of a user share the file: keys are derived from it for
     ``audience``, so that no server accepts another's state.
-
-    Raises:
-        UsageError: if a key is too short.
     """
     given = environment.get(KEYS, environment.get(CALL_KEY))
     if given is not None:
@@ -134,12 +131,7 @@ def with_store(
     work: Callable[[S], Awaitable[T]],
     *failures: type[Exception],
 ) -> T:
-    """Open the store with ``opened``, await ``work`` with it, close it, and return the result.
-
-    Raises:
-        UsageError: if the URL names no store.
-        FailedError: if the store fails, or ``work`` raises one of ``failures``.
-    """
+    """Open the store with ``opened``, await ``work`` with it, close it, and return the result."""
     expected: tuple[type[Exception], ...] = (StoreError, *failures)
 
     async def run() -> T:
@@ -161,11 +153,7 @@ DBOS = "dbos"
 
 
 def open_engine(name: str | None, store: str | None) -> Engine | None:
-    """Return the engine of this name for a store; ``None`` for the engine of this process.
-
-    Raises:
-        UsageError: if there is no such engine, or the engine does not work with that store.
-    """
+    """Return the engine of this name for a store; ``None`` for the engine of this process."""
     if name is None or name in {"", "in-process"}:
         return None
     try:
@@ -191,11 +179,7 @@ def _dbos(name: str, store: str | None) -> Engine:
 
 
 def _schema_of(name: str) -> tuple[str, str, str]:
-    """Return an engine's name without query, the query without the schema, and the schema.
-
-    Raises:
-        UsageError: if the schema's name is invalid.
-    """
+    """Return an engine's name without query, the query without the schema, and the schema."""
     place, _, query = name.partition("?")
     given = parse_qsl(query, keep_blank_values=True)
     schema = dict(given).get("schema", DBOS)

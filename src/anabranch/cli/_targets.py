@@ -114,11 +114,7 @@ def is_server(target: str) -> bool:
 
 
 def split_target(target: str) -> tuple[str, str | None]:
-    """Return the file or module, and the attribute if one is named.
-
-    Raises:
-        UsageError: there is no such file or module.
-    """
+    """Return the file or module, and the attribute if one is named."""
     place, colon, attribute = target.rpartition(":")
     if not colon or attribute.startswith(("/", "\\")):  # a drive's colon names no attribute
         place, attribute = target, ""
@@ -134,21 +130,13 @@ def split_target(target: str) -> tuple[str, str | None]:
 
 
 def name_of(targets: Iterable[str]) -> str:
-    """Return the default name of a server of ``targets``: their files, or modules.
-
-    Raises:
-        UsageError: there is no such file or module.
-    """
+    """Return the default name of a server of ``targets``: their files, or modules."""
     places = [split_target(target)[0] for target in targets if not is_server(target)]
     return "+".join(Path(each).stem if _is_file(each) else each for each in places)
 
 
 def identity_of(targets: Iterable[str]) -> str:
-    """Return a text that identifies the targets on this machine.
-
-    Raises:
-        UsageError: there is no such file or module.
-    """
+    """Return a text that identifies the targets on this machine."""
     places = [split_target(target)[0] for target in targets if not is_server(target)]
     return "\n".join(str(Path(each).resolve()) if _is_file(each) else each for each in places)
 
@@ -157,9 +145,6 @@ def load(targets: Iterable[str]) -> Found:
     """Load the targets and return their tools, plugins and servers.
 
     Prints of their code go to stderr, since stdout may carry the protocol.
-
-    Raises:
-        UsageError: if a target is missing, its code fails, or it offers nothing.
     """
     found = Found()
     for target in targets:

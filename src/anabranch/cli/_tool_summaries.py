@@ -203,11 +203,7 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
 async def summaries_of(
     target: str, headers: Mapping[str, str], env: Mapping[str, str] | None = None
 ) -> list[ToolSummary]:
-    """Return the tools of ``target``, in its order.
-
-    Raises:
-        CommandError: if the target cannot be loaded or reached.
-    """
+    """Return the tools of ``target``, in its order."""
     if is_server(target):
         from anabranch._asking import Absent
         from anabranch.cli._connection import open_session, server_of
@@ -244,11 +240,7 @@ def overview(target: str, tools: Sequence[ToolSummary]) -> str:
 
 
 def chosen(tools: Iterable[ToolSummary], target: str, name: str) -> ToolSummary:
-    """Return the tool called ``name``.
-
-    Raises:
-        UsageError: if there is no such tool.
-    """
+    """Return the tool called ``name``."""
     by_name = {each.name: each for each in tools}
     if name not in by_name:
         offered = ", ".join(by_name) or "nothing"

@@ -63,19 +63,11 @@ class AgentOptions:
     version: CodeVersion = None
 
     def limits(self) -> Limits:
-        """Return the limits of turns and of the calls of their tools.
-
-        Raises:
-            UsageError: if a limit is negative or infinite, or allows no token.
-        """
+        """Return the limits of turns and of the calls of their tools."""
         return turn_limits_of(self.max_tokens, self.max_depth, self.timeout)
 
     def parts(self, targets: tuple[str, ...]) -> ChatParts:
-        """Return the parts of the chat, with the tools of ``targets``.
-
-        Raises:
-            UsageError: if a part cannot be made.
-        """
+        """Return the parts of the chat, with the tools of ``targets``."""
         from anabranch.cli._chat_parts import open_parts
 
         return open_parts(
@@ -175,12 +167,7 @@ def web_command(  # noqa: PLR0913 - options
 
 
 def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
-    """Return a new token if the server needs one and the user gave none; otherwise ``None``.
-
-    Raises:
-        UsageError: if the given token is empty, or a new one would go to a file or a pipe, which
-            others may read.
-    """
+    """Return a new token if the server needs one and the user gave none; otherwise ``None``."""
     from anabranch.cli._endpoint import is_loopback
 
     if token is not None and not token.strip():

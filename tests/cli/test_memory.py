@@ -117,7 +117,7 @@ def test_queued_branches_are_distilled(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["list", "--limit", "-1"], "0 or more"),
+        (["list", "--limit", "-1"], "Must be >= 0."),
         (["list", "--store", "mysql://x"], "There is no store"),
         (["distill"], "needs a model"),
     ],

@@ -270,7 +270,7 @@ def test_a_short_id_of_several_threads_is_answered_with_the_candidates(
         (["prune", "nowhere"], 1, "no thread 'nowhere'"),
         (["prune", "trip", "b9"], 1, "no node 'b9'"),
         (["prune", "trip", ""], 1, "no node ''"),
-        (["list", "--limit", "-1"], 2, "--limit is a number of threads"),
+        (["list", "--limit", "-1"], 2, '"-1" for --limit. Must be >= 0.'),
         (["list", "--store", "cards"], 2, "The store URL is invalid"),
         (["list", "--store", "sqlite:////dev/null/x.db"], 1, "cannot be opened"),
         (["export", "trip", "--format", "pdf"], 2, "pdf"),

@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 
 from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._options import AsJson, Store, TargetName, Yes
+from anabranch.cli._options import AsJson, Limit, Store, TargetName, Yes
 from anabranch.cli._output import print_either
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def list_command(
         | None,
         Parameter(help="List only calls in this state; “open” means all that have not ended."),
     ] = None,
-    limit: Annotated[int, Parameter(help="Maximum entries to list.")] = 50,
+    limit: Limit = 50,
     after: Annotated[
         str | None,
         Parameter(
@@ -74,8 +74,6 @@ def list_command(
         return await calls.calls(limit, tool=tool, states=states, after=last)
 
     states = None if status is None else NAMED[status]
-    if limit < 0:
-        raise UsageError("--limit is a number of calls, 0 or more.")
     found = [listed(each) for each in _with_calls(store, work)]
     print_either([each.model_dump(mode="json") for each in found], draw_list(found), as_json=json)
 

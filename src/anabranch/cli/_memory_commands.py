@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._options import Model, Store
+from anabranch.cli._options import Limit, Model, Store
 from anabranch.cli._output import print_either, print_json
 from anabranch.cli._stores import with_store
 from anabranch.memory import (
@@ -39,14 +39,12 @@ memory_app: App = App(
 )
 
 Id = Annotated[str, Parameter(help="Id of the note.")]
-Limit = Annotated[int, Parameter(help="Maximum entries to list.")]
 
 
 @memory_app.command(name="list", help_epilogue=example("anabranch memory list --limit 5"))
 def list_command(*, limit: Limit = 50, store: Store = None) -> None:
     """List the latest memories, the newest first."""
-    which = Filter(limit=_checked(limit))
-    _print_all(_with_store(store, lambda memories: memories.newest(which)))
+    _print_all(_with_store(store, lambda memories: memories.newest(Filter(limit=limit))))
 
 
 @memory_app.command(
@@ -60,7 +58,7 @@ def search_command(
     store: Store = None,
 ) -> None:
     """Search memories by words, the most relevant first."""
-    which = Filter(limit=_checked(limit))
+    which = Filter(limit=limit)
     words = words_of(text)
     _print_all(_with_store(store, lambda memories: memories.search(words, which)))
 
@@ -108,12 +106,6 @@ def export_command(*, store: Store = None) -> None:
     """Print all memories with all their fields, as a JSON list, the oldest first."""
     every = _with_store(store, lambda memories: memories.newest(Filter(limit=_ALL)))
     print_json([_whole(memory) for memory in reversed(every)])
-
-
-def _checked(limit: int) -> int:
-    if limit < 0:
-        raise UsageError("--limit is a number of memories, 0 or more.")
-    return limit
 
 
 def _unknown(memory_id: str) -> str:

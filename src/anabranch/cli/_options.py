@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from anabranch._text import LogFormat
 from anabranch.cli._option_values import headers_of, limits_of, variables_of
@@ -131,6 +132,9 @@ Store: TypeAlias = Annotated[
         help="Store of conversations, calls and notes: sqlite:///FILE, postgresql://… or memory:. "
         "Default: a file in your data directory.",
     ),
+]
+Limit: TypeAlias = Annotated[
+    int, Parameter(validator=Number(gte=0), help="Maximum entries to list.")
 ]
 Yes: TypeAlias = Annotated[
     bool, Parameter(negative=(), help="Skip the confirmation. Required without a terminal.")

@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 
 from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._options import AsJson, Store, Yes
+from anabranch.cli._options import AsJson, Limit, Store, Yes
 from anabranch.cli._output import confirm, print_either, print_json, print_text
 from anabranch.cli._stores import with_store
 from anabranch.stores import open_tree_store
@@ -61,13 +61,11 @@ Node = Annotated[
 @tree_app.command(name="list", help_epilogue=example("anabranch tree list --limit 5"))
 def list_command(
     *,
-    limit: Annotated[int, Parameter(help="Maximum entries to list.")] = 50,
+    limit: Limit = 50,
     json: AsJson = False,
     store: Store = None,
 ) -> None:
     """List the latest threads, the newest first: a table in a terminal, otherwise JSON."""
-    if limit < 0:
-        raise UsageError("--limit is a number of threads, 0 or more.")
     found = _with_store(store, lambda trees: trees.threads(limit))
     listed = [{"thread": one.id, "title": one.title, "created_at": one.created_at} for one in found]
     ids = short_ids(one.id for one in found)

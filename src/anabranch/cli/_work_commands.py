@@ -14,9 +14,9 @@ from cyclopts import App, Parameter
 from anabranch._aio import SystemClock
 from anabranch._durable import Unfinished, undo_again, unfinished
 from anabranch._recorded import AmbiguousCallError, NoSuchCallError, find_call
-from anabranch._terminal import FailedError, UsageError
+from anabranch._terminal import FailedError
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._options import AsJson, Store
+from anabranch.cli._options import AsJson, Limit, Store
 from anabranch.cli._output import print_either
 from anabranch.cli._stores import Stores, with_store
 from anabranch.tree import AmbiguousIdError, find_thread, local_time
@@ -47,7 +47,7 @@ Name: TypeAlias = Annotated[
 @work_app.command(name="list", help_epilogue=example("anabranch work list --limit 10"))
 def list_command(
     *,
-    limit: Annotated[int, Parameter(help="Maximum runs, and maximum calls, to list.")] = 50,
+    limit: Annotated[Limit, Parameter(help="Maximum runs, and maximum calls, to list.")] = 50,
     json: AsJson = False,
     store: Store = None,
 ) -> None:
@@ -56,8 +56,6 @@ def list_command(
     A run waits for a worker, is in progress, sleeps, or was cut off because its process died. A call
     has expired, is being undone, or has undos that failed or were cut off.
     """
-    if limit < 0:
-        raise UsageError("--limit is a number, 0 or more.")
     runs, calls = _open(store, limit)
     lines = [*_lines(runs), *_lines_of_calls(calls)] or ["Nothing is open."]
     found = [*map(asdict, runs), *map(asdict, calls)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 from cyclopts import App, Parameter
 
 from anabranch._terminal import FailedError, UsageError
-from anabranch.cli._commands import example, installed_version
+from anabranch.cli._commands import command_group, example
 from anabranch.cli._options import AsJson, Limit, Store, TargetName, Yes
 from anabranch.cli._output import print_either
 
@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-calls_app: App = App(
-    name="calls",
-    version=installed_version,
-    help_epilogue=example("anabranch calls list --status open"),
-    help_format="markdown",
-)
+calls_app: App = command_group("calls", "anabranch calls list --status open")
 
 Name: TypeAlias = Annotated[
     str, Parameter(help="Id of a call, or its beginning; “last” for the latest.")

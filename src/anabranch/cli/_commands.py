@@ -97,6 +97,16 @@ def example(*lines: str) -> str:
     )
 
 
+def command_group(name: str, sample: str) -> App:
+    """Return the app of a command that has commands itself; ``sample`` is a line to type."""
+    return App(
+        name=name,
+        version=installed_version,
+        help_epilogue=example(sample),
+        help_format="markdown",
+    )
+
+
 HELP = {
     "demo": """Play a card game with a tool that asks questions, in this terminal.
 

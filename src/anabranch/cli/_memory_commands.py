@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 
 from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._commands import example, installed_version
+from anabranch.cli._commands import command_group, example
 from anabranch.cli._options import Limit, Model, Store
 from anabranch.cli._output import print_either, print_json
 from anabranch.cli._stores import with_store
@@ -31,12 +31,7 @@ T = TypeVar("T")
 
 _ALL = 1_000_000_000
 
-memory_app: App = App(
-    name="memory",
-    version=installed_version,
-    help_epilogue=example("anabranch memory list --limit 5"),
-    help_format="markdown",
-)
+memory_app: App = command_group("memory", "anabranch memory list --limit 5")
 
 Id = Annotated[str, Parameter(help="Id of the note.")]
 

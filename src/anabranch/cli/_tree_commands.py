@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TypeVar
 from cyclopts import App, Parameter
 
 from anabranch._terminal import FailedError, UsageError
-from anabranch.cli._commands import example, installed_version
+from anabranch.cli._commands import command_group, example
 from anabranch.cli._options import AsJson, Limit, Store, Yes
 from anabranch.cli._output import confirm, print_either, print_json, print_text
 from anabranch.cli._stores import with_store
@@ -44,12 +44,7 @@ from anabranch.tree import (
 
 T = TypeVar("T")
 
-tree_app: App = App(
-    name="tree",
-    version=installed_version,
-    help_epilogue=example("anabranch tree list --limit 5"),
-    help_format="markdown",
-)
+tree_app: App = command_group("tree", "anabranch tree list --limit 5")
 
 Thread = Annotated[str, Parameter(help="Id of a thread, or its beginning; “last” for the latest.")]
 Node = Annotated[

@@ -15,7 +15,7 @@ from anabranch._aio import SystemClock
 from anabranch._durable import Unfinished, undo_again, unfinished
 from anabranch._recorded import AmbiguousCallError, NoSuchCallError, find_call
 from anabranch._terminal import FailedError
-from anabranch.cli._commands import example, installed_version
+from anabranch.cli._commands import command_group, example
 from anabranch.cli._options import AsJson, Limit, Store
 from anabranch.cli._output import print_either
 from anabranch.cli._stores import Stores, with_store
@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-work_app: App = App(
-    name="work",
-    version=installed_version,
-    help_epilogue=example("anabranch work list --store postgresql://db/chat"),
-    help_format="markdown",
-)
+work_app: App = command_group("work", "anabranch work list --store postgresql://db/chat")
 
 ALL = 100_000
 """More entries than are ever open at the same time."""

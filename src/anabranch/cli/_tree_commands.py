@@ -76,7 +76,7 @@ def list_command(
 @tree_app.command(name="show", help_epilogue=example("anabranch tree show last"))
 def show_command(thread: Thread, /, *, store: Store = None) -> None:
     """Draw a thread: a line for each node, with branches, labels and the head."""
-    tree = _with_store(store, partial(_tree, thread_id=thread))
+    tree = stored_tree(thread, store)
     columns = get_terminal_size().columns if sys.stdout.isatty() else None
     print_text(
         "\n".join(
@@ -101,7 +101,7 @@ def export_command(
     store: Store = None,
 ) -> None:
     """Print a whole thread: as JSON, as a Mermaid flowchart, or as Markdown."""
-    tree = _with_store(store, partial(_tree, thread_id=thread))
+    tree = stored_tree(thread, store)
     if form == "json":
         print_json(tree_to_json(tree))
     else:
@@ -209,6 +209,11 @@ def prune_command(
 
 
 # -- shared by the commands ------------------------------------------------------------------
+
+
+def stored_tree(thread: str, store: str | None) -> Tree:
+    """Return the tree of the thread that ``thread`` stands for."""
+    return _with_store(store, partial(_tree, thread_id=thread))
 
 
 async def _tree(trees: TreeStore, thread_id: str) -> Tree:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,19 @@ from anabranch.replay_check import Finding, NoSourceError, check_tool, rehearse
 from anabranch.tool import Tool
 
 
-@dataclass(frozen=True, slots=True)
-class CheckOptions:
-    """The target, the tool and the options of a check that the user has typed."""
-
-    target: str
-    tool: str | None = None
-    pairs: Sequence[str] = ()
-    json_text: str | None = None
-
-
 async def check(
-    options: CheckOptions, console: Console, respondent: Respondent | None
+    target: str,
+    name: str | None,
+    pairs: Sequence[str],
+    json_text: str | None,
+    console: Console,
+    respondent: Respondent | None,
 ) -> list[Finding]:
-    """Return the findings: in the source, and with a ``respondent`` also from running the tool."""
-    tools = choose_tools(options)
+    """Return the findings: in the source, and with a ``respondent`` also from running the tool.
+
+    The check is of all tools of the target, or of the tool called ``name``.
+    """
+    tools = choose_tools(target, name)
     found: dict[Finding, None] = {}
     for tool in tools:
         try:
@@ -42,15 +39,22 @@ async def check(
         except NoSourceError as error:
             raise UsageError(str(error)) from error
     if respondent is not None:
-        found.update(dict.fromkeys(await run(options, tools, console, respondent)))
-    elif options.pairs or options.json_text is not None:
+        if len(tools) > 1:
+            raise UsageError(f"Name the TOOL to run: {target} offers {names_of(tools)}.")
+        arguments = read_arguments(pairs, json_text, tools[0].input_schema)
+        found.update(dict.fromkeys(await run(tools[0], arguments, console, respondent)))
+    elif pairs or json_text is not None:
         raise UsageError("Arguments are for a run: give --answers FILE as well.")
     return [finding.seen_from(Path.cwd()) for finding in found]
 
 
-def choose_tools(options: CheckOptions) -> list[Tool[Any]]:
+def names_of(tools: Sequence[Tool[Any]]) -> str:
+    """Return the names of the tools, for the user."""
+    return ", ".join(tool.name for tool in tools)
+
+
+def choose_tools(target: str, name: str | None) -> list[Tool[Any]]:
     """Return all tools of the target, or the named one."""
-    target = options.target
     if is_server(target):
         raise UsageError(
             f"{target} is a running server. Check the file or module that has its tools."
@@ -61,25 +65,16 @@ def choose_tools(options: CheckOptions) -> list[Tool[Any]]:
             f"{target} offers only a server, and no anabranch tool: functions of the SDK and of"
             " FastMCP are never replayed. Check the module that defines the tools."
         )
-    named = [tool for tool in tools if options.tool in {None, tool.name}]
+    named = [tool for tool in tools if name in {None, tool.name}]
     if not named:
-        offered = ", ".join(tool.name for tool in tools)
-        raise UsageError(f"{target} has no tool {options.tool!r}. It offers: {offered}.")
+        raise UsageError(f"{target} has no tool {name!r}. It offers: {names_of(tools)}.")
     return named
 
 
 async def run(
-    options: CheckOptions, tools: Sequence[Tool[Any]], console: Console, respondent: Respondent
+    tool: Tool[Any], arguments: Mapping[str, Any], console: Console, respondent: Respondent
 ) -> list[Finding]:
     """Run each round of the tool twice; send the tool's prints to stderr."""
-    if len(tools) > 1:
-        offered = ", ".join(tool.name for tool in tools)
-        raise UsageError(f"Name the TOOL to run: {options.target} offers {offered}.")
-    (tool,) = tools
-    arguments: Mapping[str, Any] = read_arguments(
-        options.pairs, options.json_text, tool.input_schema
-    )
-
     try:
         with redirect_stdout(sys.stderr):
             done = await rehearse(tool, arguments, respondent)

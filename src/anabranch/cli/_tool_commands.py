@@ -153,14 +153,13 @@ def check_command(
     """Find code that is not safe to replay: as a JSON list on stdout, and as sentences on stderr."""
     from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.cli._answering import new_respondent
-    from anabranch.cli._checking import CheckOptions, check, report
+    from anabranch.cli._checking import check, report
     from anabranch.cli._output import print_json
 
     log_to_stderr(logging.ERROR)
     console = Console(interactive=False)
     respondent = new_respondent(console, None, answers) if answers is not None else None
-    options = CheckOptions(target, tool, values, json_text)
-    findings = run_command(check, options, console, respondent)
+    findings = run_command(check, target, tool, values, json_text, console, respondent)
     print_json([finding.to_json() for finding in findings])
     sys.stdout.flush()
     report(findings, console)

@@ -12,9 +12,7 @@ from typing import Any, TypeAlias
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp import StdioServerParameters
 from mcp.client import Transport
-from mcp.client.stdio import stdio_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
@@ -98,13 +96,6 @@ def _who(kind: str, params: Mapping[str, Any] | None) -> str:
 
 def _counted(things: Sized, word: str) -> str:
     return f"{len(things)} {word}" if len(things) == 1 else f"{len(things)} {word}s"
-
-
-def watched(server: Transport | StdioServerParameters, trace: CallTrace) -> Transport:
-    """Return a connection that ``trace`` describes, to a running server or one to be started."""
-    if isinstance(server, StdioServerParameters):
-        return traced(stdio_client(server), trace)
-    return traced(server, trace)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import anyio
 from mcp import Client, InputRequiredRoundsExceededError, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -26,7 +27,7 @@ from anabranch._aio import cancel_and_wait
 from anabranch._asking import Answerer
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal import CommandError, FailedError, UsageError
-from anabranch.cli._call_trace import CallTrace, watched
+from anabranch.cli._call_trace import CallTrace, traced
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._stores import CALL_KEY, new_key
 from anabranch.cli._targets import is_server, is_url, split_target
@@ -145,7 +146,8 @@ def _traced(server: Connectable, trace: CallTrace | None) -> Connectable:
     """Return a server with a trace of its messages, if :func:`server_of` made it."""
     if trace is None or not isinstance(server, WithHeaders | StdioServerParameters):
         return server
-    return watched(server, trace)
+    started = stdio_client(server) if isinstance(server, StdioServerParameters) else server
+    return traced(started, trace)
 
 
 async def _flush(client: Client) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp import Client
 
-JsonSchema = Mapping[str, Any]
+Schema: TypeAlias = Mapping[str, Any]
 
 _KINDS = {
     "string": "text",
@@ -51,14 +51,14 @@ MOST_VARIANTS = 20
 """Maximum variants that are described, at each level of a schema."""
 
 
-def schema_words(schema: object, definitions: JsonSchema, *, depth: int = 0) -> str:
+def schema_words(schema: object, definitions: Schema, *, depth: int = 0) -> str:
     """Return the values that ``schema`` accepts, in words; ``definitions`` are its ``$defs``.
 
     A server may send any schema. The words for an unknown form are "any value".
     """
     if not isinstance(schema, Mapping) or depth > _DEPTH:
         return "any value"
-    known = cast("JsonSchema", schema)
+    known = cast("Schema", schema)
     if "$ref" in known:
         name = str(known["$ref"]).rpartition("/")[2]
         return schema_words(definitions.get(name), definitions, depth=depth + 1)
@@ -78,14 +78,14 @@ def schema_words(schema: object, definitions: JsonSchema, *, depth: int = 0) -> 
     return _plain(known, definitions, depth)
 
 
-def _plain(schema: JsonSchema, definitions: JsonSchema, depth: int) -> str:
+def _plain(schema: Schema, definitions: Schema, depth: int) -> str:
     kind = str(schema.get("type", ""))
     words = _FORMATS.get(str(schema.get("format")), _KINDS.get(kind, "any value"))
     if kind == "array" and "items" in schema:
         words = f"a list, each {schema_words(schema['items'], definitions, depth=depth + 1)}"
     fields = schema.get("properties")
     if kind == "object" and isinstance(fields, Mapping) and fields:
-        words = f"an object with {', '.join(map(str, cast('JsonSchema', fields)))}"
+        words = f"an object with {', '.join(map(str, cast('Schema', fields)))}"
     notes = [_between(schema.get(low), schema.get(high), unit) for low, high, unit in _BOUNDS]
     if "pattern" in schema:
         notes.append(f"matching {schema['pattern']}")
@@ -99,8 +99,6 @@ def _between(least: object, most: object, unit: str) -> str:
         return f"at least {least}{unit}"
     return "" if most is None else f"at most {most}{unit}"
 
-
-Schema: TypeAlias = Mapping[str, Any]
 
 LONGEST_DEFAULT = 20
 WIDEST = 48

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.chats import Desk
+from tests.cli.running import Run
 
 SERVED = Path(__file__).with_name("served.py")
 
@@ -36,6 +37,11 @@ def url() -> Iterator[str]:
         assert server.wait() == 0
         # The last client's connection may still be open for the server.
         assert all(line.startswith("Stopping: ") for line in server.stderr)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return Run(capsys)
 
 
 @pytest.fixture

@@ -183,19 +183,3 @@ def test_the_tokens_of_a_turn_are_limited_in_web(
         events = events_in(client.post("/agui", json=message("Say it, at length")).text)
     assert "of 5 tokens" in str(events)
     assert "never said" not in str(events)
-
-
-@pytest.mark.parametrize("command", ["web", "worker"])
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--max-tokens", "0"], "A turn needs tokens. Give --max-tokens 1 or more."),
-        (["--max-depth", "-1"], "--max-depth must be a number from 0 up, not -1."),
-        (["--timeout", "inf"], "--timeout must be a number from 0 up, not inf."),
-    ],
-)
-def test_a_limit_that_limits_nothing_is_refused(
-    command: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([command, *arguments, "--store", "memory:"]) == 2
-    assert capsys.readouterr().err.strip().endswith(said)

@@ -13,7 +13,6 @@ import pytest
 from anabranch import run_tool
 from anabranch._terminal import Console, UsageError
 from anabranch.agents import CalledTool
-from anabranch.cli import main
 from anabranch.cli._reloading import ReloadedTools
 from anabranch.testing import MockClient
 from tests.chat.web import events_in, message, resume
@@ -100,23 +99,6 @@ def test_a_file_that_does_not_load_at_first_ends_the_command(file: Path) -> None
     write(file, "1 / 0")
     with pytest.raises(UsageError, match="cannot be loaded"):
         ReloadedTools([str(file)], Console(StringIO()))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        pytest.param([], "dev needs a TARGET", id="nothing"),
-        pytest.param(["http://127.0.0.1:1/mcp"], "Use anabranch web to call its tools", id="url"),
-        pytest.param(["command:some-server"], "Use anabranch web to call its tools", id="command"),
-        pytest.param(["missing.py"], "There is no file missing.py", id="no file"),
-        pytest.param([__file__, "--port", "70000"], "There is no port 70000", id="port"),
-    ],
-)
-def test_wrong_usage_is_reported(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
-) -> None:
-    assert main(["dev", *arguments]) == 2
-    assert problem in capsys.readouterr().err
 
 
 ASKING = """

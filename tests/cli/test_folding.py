@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from anabranch.cli import _memory, main
+from anabranch.cli import _memory
 from anabranch.cli._combined_server import ServerRecipe
 from anabranch.cli._memory import open_bank, open_branches
 from anabranch.cli._serve_options import AgentTools, Persistence
 from anabranch.folding import BranchService
 from anabranch.memory import Draft, ReasoningBank
 from anabranch.stores import open_branch_store, open_memory_store
+from tests.cli.running import Run
 from tests.docs.pages import ROOT
 from tests.folding.watched import PROMPT, Watched
 
@@ -69,7 +70,7 @@ async def test_a_branch_survives_the_server_and_begins_with_memories(tmp_path: P
     await after.close()
 
 
-def test_a_chat_folds_its_subtasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_chat_folds_its_subtasks(tmp_path: Path, run: Run) -> None:
     replies = [
         {
             "tool_calls": [
@@ -83,31 +84,14 @@ def test_a_chat_folds_its_subtasks(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "lines").write_text("How many?\n")
     url, model = f"sqlite:///{tmp_path}/chat.db", f"script:{tmp_path}/model.json"
     line = ["chat", "--folding", "--thread", "t", "--store", url, "--model", model]
-    assert main([*line, "--script", str(tmp_path / "lines")]) == 0
-    assert capsys.readouterr().out == "There are 52.\n"
-
-    assert main(["tree", "export", "t", "--store", url]) == 0
-    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    assert run(*line, "--script", str(tmp_path / "lines")).out == "There are 52.\n"
+    nodes = run.value("tree", "export", "t", "--store", url)["nodes"]
     [start] = [node for node in nodes if node["kind"] == "branch"]
     assert "count" in start["content"][-1]["text"]
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (["serve"], "needs a TARGET"),
-        (["serve", "--folding", "--transport", "http", "--workers", "2"], "Give --store URL"),
-    ],
-)
-def test_a_target_that_cannot_be_served_is_refused_in_a_sentence(
-    line: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(line) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_without_a_model_that_learns_it_is_said_that_branches_are_queued(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, run: Run
 ) -> None:
     (tmp_path / "model.json").write_text("[]")
     (tmp_path / "lines").write_text("")
@@ -120,8 +104,9 @@ def test_without_a_model_that_learns_it_is_said_that_branches_are_queued(
         (model, True),
         (["--memory", *model], False),
     ):
-        assert main([*line, *more]) == 0
-        assert ("are queued until `anabranch memory distill`" in capsys.readouterr().err) is is_said
+        status, _, err = run(*line, *more)
+        assert status == 0
+        assert ("are queued until `anabranch memory distill`" in err) is is_said
 
 
 @pytest.mark.parametrize("option", ["--folding", "--memory"])
@@ -131,12 +116,11 @@ def test_without_the_search_for_secrets_nothing_begins(
     option: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
 ) -> None:
     """One rule for branches and the memory: what cannot be searched is not stored."""
     monkeypatch.setitem(sys.modules, "detect_secrets", None)
-    assert main([command, option, "--store", f"sqlite:///{tmp_path}/all.db"]) == 2
-    err = capsys.readouterr().err
+    err = run.refusal(command, option, "--store", f"sqlite:///{tmp_path}/all.db")
     assert f"`anabranch {command}` needs the package 'detect_secrets'" in err
     assert "[memory]" in err
 
@@ -158,12 +142,9 @@ async def test_a_server_has_the_settings_of_its_environment_and_file(
     assert "FOLD004" in str(deeper.content)
 
 
-def test_a_setting_that_is_wrong_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_setting_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setenv("ANABRANCH_FOLDING_MAX_DEPTH", "none")
-    assert main(["serve", "--folding"]) == 2
-    assert "max_depth of context folding" in capsys.readouterr().err
+    assert "max_depth of context folding" in run.refusal("serve", "--folding")
 
 
 async def test_a_server_of_folding_alone_closes_branches_in_time(

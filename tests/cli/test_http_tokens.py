@@ -156,19 +156,6 @@ def test_a_text_that_is_no_header_is_refused(line: str) -> None:
         headers_of(None, [line])
 
 
-def test_headers_are_for_urls(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["call", "tools.py", "x", "--header", "X: y"]) == 2
-    assert "for a server at a URL" in capsys.readouterr().err
-
-
-def test_a_token_is_for_http(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("ANABRANCH_TOKEN", raising=False)
-    assert main(["serve", "tools.py", "--token", ALICE]) == 2
-    assert "Give --token with --transport http." in capsys.readouterr().err
-
-
 async def test_call_sends_headers_and_token() -> None:
     seen: list[dict[bytes, bytes]] = []
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from anabranch.cli import main
 from anabranch.cli._combined_server import ServerRecipe
 from anabranch.cli._serve_options import AgentTools, Persistence
 from tests.cli.http_server import guarded, serving
@@ -65,17 +64,3 @@ async def test_callers_of_a_server_share_the_project_that_is_named(tmp_path: Any
         note = await call(ALICE, "memory_record", **shared, scope="project")
         assert [each["id"] for each in note.pop("similar")] == [own["id"]]
         assert (await call(BOB, "memory_search", query="locked door"))["result"] == [note]
-
-
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
-        (["--folding", "--shared-memory", "web"], "Give both options."),
-        (["--memory", "--shared-memory", "web "], "'web ' is no name"),
-    ],
-)
-def test_a_shared_memory_that_cannot_be_is_refused(
-    more: list[str], problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["serve", *more, "--store", "memory:"]) == 2
-    assert problem in capsys.readouterr().err

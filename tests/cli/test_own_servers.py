@@ -10,7 +10,6 @@ from mcp.server.mcpserver import MCPServer
 from uvicorn.config import STARTUP_FAILURE
 
 from anabranch._budget import Limits
-from anabranch.cli import main
 from anabranch.cli._combined_server import (
     ServerRecipe,
     opens,
@@ -238,28 +237,6 @@ async def test_a_served_call_has_the_version_of_the_command(tmp_path: Path) -> N
         await store.close()
     assert found[0] == "7"
     assert len(found[1]) == 12
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--ask-url", "https://x.example", "--ask-fallback"], "--transport http, --ask-fallback"),
-        (
-            [
-                *("--transport", "http", "--ask-fallback", "--store", "memory:"),
-                *("--ask-url", "x.example"),
-            ],
-            "ask_url must be like https://tools.example.org, got 'x.example'",
-        ),
-    ],
-)
-def test_an_address_of_pages_that_cannot_be_used_is_refused(
-    tmp_path: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "own.py"
-    target.write_text(OWN.partition("server =")[0])
-    assert main(["serve", str(target), *options]) == 2
-    assert says in capsys.readouterr().err
 
 
 async def test_results_of_a_served_target_have_links(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""Wrong usage ends a command with status 2 and one line on stderr, before the command does anything."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Run
+
+SERVED = Path(__file__).with_name("served.py")
+USAGES = {
+    "dance": "dance",
+    "serve": "serve needs a TARGET",
+    "serve missing.py": "There is no file missing.py",
+    "serve missing.py --transport pigeon": "pigeon",
+    "serve missing.py --port many": "many",
+    "serve missing.py --port 70000": "There is no port 70000. Choose one",
+    "serve missing.py --max-tokens=-1": "--max-tokens must be a number from 0 up",
+    "serve missing.py --model gpt": "Unknown model 'gpt'",
+    "serve missing.py --heartbeat=-1": "--heartbeat is a number of seconds, or 0 for none, not -1.",
+    "serve missing.py --workers 2": "Over stdio there is one process.",
+    "serve missing.py --workers 0": "There cannot be 0 workers.",
+    "serve missing.py --workers=2 --transport=http --store=memory:": "Workers cannot share memory.",
+    "serve missing.py --ttl 0": "No user can answer in 0 s.",
+    f"serve missing.py --token {'a' * 32}": "Give --token with --transport http.",
+    f"serve {SERVED} --store paper:///x": "There is no store for 'paper' URLs",
+    f"serve {SERVED} --ask-url https://x.example --ask-fallback": "--transport http, --ask-fallback",
+    f"serve {SERVED} --transport http --ask-fallback --store memory: --ask-url x.example": (
+        "ask_url must be like https://tools.example.org, got 'x.example'"
+    ),
+    "serve --folding --transport http --workers 2": "Give --store URL",
+    "serve --folding --shared-memory web": "Give both options.",
+    "serve --memory --shared-memory 'web '": "'web ' is no name",
+    "serve --folding --engine dbos": "Give --store postgresql://",
+    "serve --folding --code-version ~": "A version of the code is 1 to 100",
+    "call missing.py tool": "There is no file missing.py",
+    "call tools.py x --header 'X: y'": "for a server at a URL",
+    "check": "TARGET",
+    "check missing.py": "There is no file missing.py",
+    "check http://x/mcp": "is a running server",
+    "check missing.py tool --answers missing.json": "Cannot read the answers",
+    "demo --answers missing.json": "Cannot read the answers",
+    "dev": "dev needs a TARGET",
+    "dev http://127.0.0.1:1/mcp": "Use anabranch web to call its tools",
+    "dev command:some-server": "Use anabranch web to call its tools",
+    "dev missing.py": "There is no file missing.py",
+    f"dev {SERVED} --port 70000": "There is no port 70000",
+    "memory list --limit=-1": "Must be >= 0.",
+    "memory list --store mysql://x": "There is no store",
+    "memory distill": "needs a model",
+    "web --engine sqlite:///x.db": "needs a Postgres that its workers share",
+    "web --code-version a/b": "A version of the code is 1 to 100",
+    "web --max-tokens 0": "A turn needs tokens. Give --max-tokens 1 or more.",
+    "web --max-depth=-1": "--max-depth must be a number from 0 up, not -1.",
+    "worker --store memory: --timeout inf": "--timeout must be a number from 0 up, not inf.",
+    "worker --store memory:": "give --engine dbos",
+    "worker --store memory: --engine in-process": "give --engine dbos",
+    "worker --store memory: --engine dbos": "needs a Postgres that its workers share",
+    "worker --store memory: --engine dboss": "There is no engine 'dboss'",
+    "worker --store memory: --engine dbos?schema=My-app": "not 'My-app'",
+    "worker --store memory: --engine dbos?prefix=x": "has the option schema; not 'prefix=x'",
+    "worker --store memory: --concurrency 0": "--concurrency must be at least 1, not 0",
+    "worker --store memory: --per-user 0": "--per-user must be at least 1, not 0",
+    "worker --store memory: --grace inf": "--grace is a number of seconds, 0 or more, not inf",
+    "worker --store memory: --code-version 'a b'": "A version of the code is 1 to 100",
+}
+
+
+@pytest.mark.parametrize("usage", USAGES)
+def test_wrong_usage_is_refused_in_one_line(
+    usage: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ENGINE", "MODEL", "STORE", "TOKEN"):
+        monkeypatch.delenv(f"ANABRANCH_{name}", raising=False)
+    monkeypatch.setenv("ANABRANCH_KEYS", "k" * 32)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert USAGES[usage] in run.refusal(*shlex.split(usage))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import JsonValue
@@ -21,10 +19,11 @@ from anabranch._recorded import (
     RecordedStep,
     Replayed,
 )
-from anabranch.cli import _calls_replaying, main
+from anabranch.cli import _calls_replaying
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed, old_ways_of
 from anabranch.cli._options import STORE
 from anabranch.stores import open_store
+from tests.cli.running import Run
 from tests.recorded.trips import CALL, desk, played
 
 TARGET = "tests/recorded/trips.py"
@@ -53,63 +52,46 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return url
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    status = main(["calls", *arguments])
-    out, err = capsys.readouterr()
-    return status, out, err
-
-
-def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    status, out, err = run(capsys, *arguments)
-    assert (status, err) == (0, "")
-    return json.loads(out)
-
-
 @pytest.mark.usefixtures("store")
-def test_calls_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    (listed,) = shown(capsys, "list")
+def test_calls_are_listed(run: Run) -> None:
+    (listed,) = run.value("calls", "list")
     assert (listed["id"], listed["tool"], listed["state"]) == (CALL, "trip", "waiting")
-    assert shown(capsys, "list", "--tool", "other") == []
-    assert [each["id"] for each in shown(capsys, "list", "--status", "open")] == [CALL]
-    assert [each["id"] for each in shown(capsys, "list", "--status", "waiting")] == [CALL]
-    assert shown(capsys, "list", "--status", "done") == []
-    assert shown(capsys, "list", "--limit", "0") == []
-    assert shown(capsys, "list", "--after", "1") == []
+    assert run.value("calls", "list", "--tool", "other") == []
+    assert [each["id"] for each in run.value("calls", "list", "--status", "open")] == [CALL]
+    assert [each["id"] for each in run.value("calls", "list", "--status", "waiting")] == [CALL]
+    assert run.value("calls", "list", "--status", "done") == []
+    assert run.value("calls", "list", "--limit", "0") == []
+    assert run.value("calls", "list", "--after", "1") == []
 
 
 @pytest.mark.usefixtures("store")
-def test_a_call_is_shown_by_the_beginning_of_its_id(capsys: pytest.CaptureFixture[str]) -> None:
-    call = shown(capsys, "show", "1")
+def test_a_call_is_shown_by_the_beginning_of_its_id(run: Run) -> None:
+    call = run.value("calls", "show", "1")
     assert (call["id"], call["state"], call["waits_for"]) == (CALL, "waiting", ["seats"])
     assert call["steps"][0]["id"] == "trip/reserve.1"
-    assert shown(capsys, "show", "last")["id"] == CALL
-    assert run(capsys, "show", "last", "--store", "memory:")[0] == 1
+    assert run.value("calls", "show", "last")["id"] == CALL
+    assert run("calls", "show", "last", "--store", "memory:")[0] == 1
 
 
 @pytest.mark.usefixtures("store")
-def test_a_terminal_gets_text_unless_it_wants_json(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert run(capsys, "list")[1].startswith(f"{CALL}  trip  waiting ")
-    assert f"{CALL}  trip  waiting for seats" in run(capsys, "show", CALL)[1]
-    assert "ok: replays to where it waits: seats" in run(capsys, "replay", CALL, TARGET)[1]
-    assert shown(capsys, "list", "--json")[0]["id"] == CALL
+def test_a_terminal_gets_text_unless_it_wants_json(run: Run) -> None:
+    assert run.at_terminal("calls", "list").out.startswith(f"{CALL}  trip  waiting ")
+    assert f"{CALL}  trip  waiting for seats" in run.at_terminal("calls", "show", CALL).out
+    replayed = run.at_terminal("calls", "replay", CALL, TARGET).out
+    assert "ok: replays to where it waits: seats" in replayed
+    assert json.loads(run.at_terminal("calls", "list", "--json").out)[0]["id"] == CALL
 
 
 @pytest.mark.usefixtures("store")
-def test_a_call_is_replayed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "replay", CALL, TARGET)["ended"] == "waits"
-    assert [each["next"] for each in shown(capsys, "replay", "--all", TARGET)] == [["seats"]]
+def test_a_call_is_replayed(run: Run) -> None:
+    assert run.value("calls", "replay", CALL, TARGET)["ended"] == "waits"
+    assert [each["next"] for each in run.value("calls", "replay", "--all", TARGET)] == [["seats"]]
 
 
 @pytest.mark.usefixtures("store")
-def test_a_replay_of_all_says_when_no_call_takes_the_old_way_of_a_marker(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replay_of_all_says_when_no_call_takes_the_old_way_of_a_marker(run: Run) -> None:
     nothing = "No open call takes the old way of a marker."
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert run(capsys, "replay", "--all", TARGET)[1].endswith(f"{nothing}\n")
+    assert run.at_terminal("calls", "replay", "--all", TARGET).out.endswith(f"{nothing}\n")
     clean = Replayed(id="1", tool="t", ended="waits")
     old = clean.model_copy(update={"old_ways": ["b", "a"]})
     drifts = Replayed(id="2", tool="t", ended="drifts")
@@ -122,25 +104,21 @@ def test_a_replay_of_all_says_when_no_call_takes_the_old_way_of_a_marker(
 
 
 @pytest.mark.usefixtures("store")
-def test_a_drift_is_named_and_is_a_failure(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_drift_is_named_and_is_a_failure(run: Run, tmp_path: Path) -> None:
     changed = tmp_path / "changed_trips.py"
     changed.write_text(CHANGED)
-    status, out, err = run(capsys, "replay", "1", str(changed))
+    status, out, err = run("calls", "replay", "1", str(changed))
     assert status == 1
     assert json.loads(out)["ended"] == "drifts"
     assert err == "anabranch: The present code cannot continue 1 call of 1.\n"
-    assert run(capsys, "replay", "--all", str(changed))[0] == 1
+    assert run("calls", "replay", "--all", str(changed))[0] == 1
 
 
 @pytest.mark.usefixtures("store")
-def test_an_open_call_whose_tool_is_gone_drifts(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_open_call_whose_tool_is_gone_drifts(run: Run, tmp_path: Path) -> None:
     renamed = tmp_path / "renamed_trips.py"
     renamed.write_text(CHANGED.replace("def trip", "def journey"))
-    status, out, err = run(capsys, "replay", "--all", str(renamed))
+    status, out, err = run("calls", "replay", "--all", str(renamed))
     assert status == 1
     (found,) = json.loads(out)
     assert (found["id"], found["tool"], found["ended"]) == (CALL, "trip", "drifts")
@@ -153,19 +131,19 @@ def test_an_open_call_whose_tool_is_gone_drifts(
 
 
 @pytest.mark.usefixtures("store")
-def test_a_replay_of_all_is_narrowed_to_some_tools(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_replay_of_all_is_narrowed_to_some_tools(run: Run, tmp_path: Path) -> None:
     renamed = tmp_path / "other_trips.py"
     renamed.write_text(CHANGED.replace("def trip", "def journey"))
-    assert shown(capsys, "replay", "--all", str(renamed), "--tool", "journey") == []
+    assert run.value("calls", "replay", "--all", str(renamed), "--tool", "journey") == []
     options = ["--tool", "journey", "--tool", "trip", "--tool", "trip"]
-    assert [each["id"] for each in shown(capsys, "replay", "--all", TARGET, *options)] == [CALL]
+    assert [each["id"] for each in run.value("calls", "replay", "--all", TARGET, *options)] == [
+        CALL
+    ]
 
 
 @pytest.mark.usefixtures("store")
-def test_a_call_is_undone_on_request_and_once(capsys: pytest.CaptureFixture[str]) -> None:
-    done = shown(capsys, "undo", "1", TARGET, "--yes")
+def test_a_call_is_undone_on_request_and_once(run: Run) -> None:
+    done = run.value("calls", "undo", "1", TARGET, "--yes")
     assert done == {
         "id": CALL,
         "tool": "trip",
@@ -173,13 +151,11 @@ def test_a_call_is_undone_on_request_and_once(capsys: pytest.CaptureFixture[str]
         "undone": ["trip/reserve.1"],
         "left": [],
     }
-    status, _, err = run(capsys, "undo", "1", TARGET, "--yes")
+    status, _, err = run("calls", "undo", "1", TARGET, "--yes")
     assert (status, err) == (1, f"anabranch: The call {CALL} is stopped: nothing was undone.\n")
 
 
-def test_the_rest_of_a_failed_call_is_undone(
-    store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_rest_of_a_failed_call_is_undone(store: str, run: Run) -> None:
     async def fail() -> None:
         calls = open_store(store)
         await calls.open_round(CALL, 1, "worker", 0.0, 1e12)
@@ -188,12 +164,12 @@ def test_the_rest_of_a_failed_call_is_undone(
         await calls.close()
 
     asyncio.run(fail())
-    done = shown(capsys, "undo", "1", TARGET, "--yes")
+    done = run.value("calls", "undo", "1", TARGET, "--yes")
     assert (done["state"], done["undone"]) == ("failed", ["trip/reserve.1"])
 
 
 def test_a_call_that_is_continued_while_the_person_thinks_is_not_undone(
-    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    store: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = open_store(store)
 
@@ -202,36 +178,33 @@ def test_a_call_that_is_continued_while_the_person_thinks_is_not_undone(
         assert await calls.open_round(CALL, 9, "worker", 0.0, 1e12)
 
     monkeypatch.setattr(_calls_replaying, "confirm", think)
-    before = shown(capsys, "show", "1")
-    status, out, err = run(capsys, "undo", "1", TARGET)
+    before = run.value("calls", "show", "1")
+    status, out, err = run("calls", "undo", "1", TARGET)
     assert (status, out) == (1, "")
     assert err == f"anabranch: The call {CALL} is running: nothing was undone.\n"
-    assert shown(capsys, "show", "1")["deadline"] == before["deadline"]
+    assert run.value("calls", "show", "1")["deadline"] == before["deadline"]
     asyncio.run(calls.close())
 
 
 @pytest.mark.usefixtures("store")
-def test_code_that_takes_another_way_undoes_nothing(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_code_that_takes_another_way_undoes_nothing(run: Run, tmp_path: Path) -> None:
     changed = tmp_path / "undone_otherwise.py"
     changed.write_text(CHANGED)
-    status, out, err = run(capsys, "undo", "1", str(changed), "--yes")
+    status, out, err = run("calls", "undo", "1", str(changed), "--yes")
     assert (status, out) == (1, "")
     assert "differs from the record of the call at trip/reserve.1, so nothing was undone" in err
-    assert shown(capsys, "show", "1")["state"] == "waiting"
+    assert run.value("calls", "show", "1")["state"] == "waiting"
 
 
 @pytest.mark.usefixtures("store")
 def test_an_undo_that_fails_is_left(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anabranch._engine.compensations.RETRY_AFTER", ())
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     broken = tmp_path / "broken_trips.py"
     source = Path(TARGET).read_text()
     broken.write_text(source.replace('DONE.append(f"release', 'raise OSError(f"release'))
-    status, out, err = run(capsys, "undo", "1", str(broken), "--yes")
+    status, out, err = run.at_terminal("calls", "undo", "1", str(broken), "--yes")
     assert out.splitlines() == [f"{CALL}  trip  undoing", "  left    trip/reserve.1"]
     assert (status, "Not everything is undone" in err) == (1, True)
 
@@ -259,9 +232,9 @@ def test_an_undo_that_fails_is_left(
 )
 @pytest.mark.usefixtures("store")
 def test_a_wrong_id_is_refused_in_a_sentence(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, sentence: str
+    run: Run, arguments: list[str], status: int, sentence: str
 ) -> None:
-    found, out, err = run(capsys, *arguments)
+    found, out, err = run("calls", *arguments)
     assert (found, out) == (status, "")
     assert sentence in err
 

@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.cli import main
 from anabranch.stores import open_stores
+from tests.cli.running import Run
 
 TOOLS = """
 from pydantic import BaseModel
@@ -68,30 +69,24 @@ def chat(*lines: str) -> None:
     assert main(["chat", "tools.py", "--script", "lines", *model]) == 0
 
 
-def replayed(
-    capsys: pytest.CaptureFixture[str], target: str = "tools.py"
-) -> tuple[int, dict[str, Any]]:
-    capsys.readouterr()
-    assert main(["calls", "list"]) == 0
-    call = json.loads(capsys.readouterr().out)[0]
-    status = main(["calls", "replay", call["id"], target])
-    return status, json.loads(capsys.readouterr().out)
+def replayed(run: Run, target: str = "tools.py") -> tuple[int, dict[str, Any]]:
+    call = run.value("calls", "list")[0]
+    status, out, _ = run("calls", "replay", call["id"], target)
+    return status, json.loads(out)
 
 
-def test_a_tool_reads_the_messages_that_it_had_then(
-    store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tool_reads_the_messages_that_it_had_then(store: str, run: Run) -> None:
     del store
     chat("I like tea.", "Recall it.", "/answer ok=true", "What else?")
-    status, outcome = replayed(capsys)
+    status, outcome = replayed(run)
     assert (outcome["ended"], outcome["drift"], status) == ("ended", None, 0)
     Path("changed.py").write_text(TOOLS.replace("Is it", "Was it"))
-    status, outcome = replayed(capsys, "changed.py")
+    status, outcome = replayed(run, "changed.py")
     assert (status, outcome["drift"]["at"]) == (1, "recall/elicit.1")
 
 
 def test_where_the_conversation_is_gone_that_is_said_instead_of_a_drift(
-    store: str, capsys: pytest.CaptureFixture[str]
+    store: str, run: Run
 ) -> None:
     chat("I like tea.", "Recall it.", "/answer ok=true")
 
@@ -102,13 +97,13 @@ def test_where_the_conversation_is_gone_that_is_said_instead_of_a_drift(
         await calls.close()
 
     anyio.run(delete)
-    status, outcome = replayed(capsys)
+    status, outcome = replayed(run)
     assert (status, outcome["ended"], outcome["drift"]) == (1, "cannot be read", None)
     assert "the store no longer has" in outcome["problem"]
 
 
-def test_a_plugins_rules_hold_in_the_replay(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plugins_rules_hold_in_the_replay(store: str, run: Run) -> None:
     del store
     chat("Two.", "/answer ok=true")
-    status, outcome = replayed(capsys)
+    status, outcome = replayed(run)
     assert (outcome["ended"], outcome["drift"], status) == ("ended", None, 0)

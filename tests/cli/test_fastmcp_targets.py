@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from anabranch.cli import main
+from tests.cli.running import Run
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("own_modules")
@@ -85,53 +85,45 @@ def served(target: str, *options: str) -> Generator[tuple[str, list[str]]]:
             process.wait(PATIENCE)
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    status = main(arguments)
-    out, shown = capsys.readouterr()
-    return status, out, shown
-
-
-def test_its_tools_are_listed_and_called(capsys: pytest.CaptureFixture[str], file: str) -> None:
-    status, out, _ = said(capsys, "list", file)
+def test_its_tools_are_listed_and_called(run: Run, file: str) -> None:
+    status, out, _ = run("list", file)
     assert (status, [each["name"] for each in json.loads(out)]) == (0, ["add", "sure"])
-    status, out, _ = said(capsys, "inspect", file, "add")
+    status, out, _ = run("inspect", file, "add")
     assert (status, json.loads(out)["parameters"]["required"]) == (0, ["a"])
-    assert said(capsys, "call", file, "add", "a=2")[:2] == (0, "3\n")
+    assert run("call", file, "add", "a=2")[:2] == (0, "3\n")
 
 
 def test_it_asks_in_the_handshake_era_and_is_not_saved_from_its_own_limits(
-    capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
+    run: Run, file: str, tmp_path: Path
 ) -> None:
     answers = tmp_path / "answers.json"
     answers.write_text('[{"accept": {"ok": true}}]')
     asking = ("call", file, "sure", "--answers", str(answers))
-    assert said(capsys, *asking, "--era", "handshake")[:2] == (0, '"accept"\n')
-    status, _, shown = said(capsys, *asking, "--era", "modern")
+    assert run(*asking, "--era", "handshake")[:2] == (0, '"accept"\n')
+    status, _, shown = run(*asking, "--era", "modern")
     assert status == 1
     assert "is unavailable on 2026-07-28 connections. Its library" in shown
     assert "--era handshake" in shown
     assert "ANABRANCH_KEYS has no effect" not in shown, "no one has set them"
-    status, _, shown = said(capsys, *asking, "--era", "saga")
+    status, _, shown = run(*asking, "--era", "saga")
     assert (status, "This server offers no sagas. Leave out --era saga." in shown) == (2, True)
 
 
-def test_our_tools_beside_it_are_added_to_it(
-    capsys: pytest.CaptureFixture[str], both: str, tmp_path: Path
-) -> None:
+def test_our_tools_beside_it_are_added_to_it(run: Run, both: str, tmp_path: Path) -> None:
     answers = tmp_path / "answers.json"
     answers.write_text('[{"key": "ok", "accept": {"ok": true}}]')
     for era in ("modern", "handshake", "saga"):
-        done = said(capsys, "call", both, "ask", "--era", era, "--answers", str(answers))
+        done = run("call", both, "ask", "--era", era, "--answers", str(answers))
         assert done[:2] == (0, '"accept"\n')
-    assert said(capsys, "call", both, "add", "a=2")[:2] == (0, "3\n")
+    assert run("call", both, "add", "a=2")[:2] == (0, "3\n")
 
 
-def test_over_http_it_is_guarded_as_ours_are(capsys: pytest.CaptureFixture[str], file: str) -> None:
+def test_over_http_it_is_guarded_as_ours_are(run: Run, file: str) -> None:
     with served(file, "--token", "t" * 16, "--max-tokens", "5") as (url, before):
         assert any(
             "FastMCP runs the tools of a FastMCP server: --store, --model" in e for e in before
         )
-        assert said(capsys, "call", url, "add", "a=2", "--auth", "t" * 16)[:2] == (0, "3\n")
+        assert run("call", url, "add", "a=2", "--auth", "t" * 16)[:2] == (0, "3\n")
         assert httpx2.post(url, timeout=PATIENCE, json={}).status_code == 401
         headers = {"Authorization": f"Bearer {'t' * 16}"}
         elsewhere = httpx2.post(
@@ -144,53 +136,45 @@ def test_over_http_it_is_guarded_as_ours_are(capsys: pytest.CaptureFixture[str],
         assert (page.status_code, "--allowed-origin" in page.text) == (403, True)
 
 
-def test_two_servers_are_not_merged(
-    capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
-) -> None:
+def test_two_servers_are_not_merged(run: Run, file: str, tmp_path: Path) -> None:
     other = tmp_path / "other.py"
     other.write_text("from mcp.server.mcpserver import MCPServer\nserver = MCPServer('x')\n")
-    status, _, shown = said(capsys, "serve", file, str(other))
+    status, _, shown = run("serve", file, str(other))
     assert status == 2
     assert "A FastMCP server cannot be merged with another server: serve them one by one" in shown
 
 
-def test_a_tool_that_is_never_replayed_is_not_checked(
-    capsys: pytest.CaptureFixture[str], file: str
-) -> None:
-    status, _, shown = said(capsys, "check", file)
+def test_a_tool_that_is_never_replayed_is_not_checked(run: Run, file: str) -> None:
+    status, _, shown = run("check", file)
     assert status == 2
     assert "functions of the SDK and of FastMCP are never replayed" in shown
 
 
-def test_a_chat_calls_its_tools(
-    capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
-) -> None:
+def test_a_chat_calls_its_tools(run: Run, file: str, tmp_path: Path) -> None:
     script = tmp_path / "lines.txt"
     script.write_text("/add a=4\n")
-    done = said(capsys, "chat", file, "--store", "memory:", "--script", str(script))
+    done = run("chat", file, "--store", "memory:", "--script", str(script))
     assert (done[0], done[1].splitlines()[0]) == (0, "5")
 
 
-def test_a_command_that_starts_a_server_is_a_target(
-    capsys: pytest.CaptureFixture[str], file: str
-) -> None:
+def test_a_command_that_starts_a_server_is_a_target(run: Run, file: str) -> None:
     command = f"command:{sys.executable} -m anabranch serve {file}"
-    assert said(capsys, "call", command, "add", "a=2")[:2] == (0, "3\n")
-    status, out, _ = said(capsys, "list", command)
+    assert run("call", command, "add", "a=2")[:2] == (0, "3\n")
+    status, out, _ = run("list", command)
     assert (status, [each["name"] for each in json.loads(out)]) == (0, ["add", "sure"])
 
 
 def test_variables_are_for_a_command_that_starts_a_server(
-    capsys: pytest.CaptureFixture[str], file: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "secret")
     command = f"command:{sys.executable} -m tests.agents.remote_server"
-    status, out, _ = said(capsys, "call", command, "variables", "--env", "MAPS_KEY=k")
+    status, out, _ = run("call", command, "variables", "--env", "MAPS_KEY=k")
     assert (status, json.loads(out).get("MAPS_KEY"), "secret" in out) == (0, "k", False)
     for words in (["list", command], ["inspect", command], ["call", command, "process"]):
-        assert said(capsys, *words, "--env", "MAPS_KEY=k")[0] == 0
+        assert run(*words, "--env", "MAPS_KEY=k")[0] == 0
     for words in (["list", file], ["inspect", file], ["call", file, "add"]):
-        status, out, problem = said(capsys, *words, "--env", "MAPS_KEY=k")
+        status, out, problem = run(*words, "--env", "MAPS_KEY=k")
         assert (status, out) == (2, "")
         assert "--env is for a server that a command starts" in problem
 
@@ -210,8 +194,8 @@ def test_variables_are_for_a_command_that_starts_a_server(
     ],
 )
 def test_a_command_that_cannot_be_used_is_reported(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, problem: str
+    run: Run, arguments: list[str], status: int, problem: str
 ) -> None:
-    done = said(capsys, *arguments)
+    done = run(*arguments)
     assert done[0] == status
     assert problem in done[2]

@@ -1,14 +1,12 @@
 """``anabranch list`` and ``inspect``: what a target offers, before anything is called."""
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from anabranch.cli import main
 from anabranch.cli._tool_summaries import schema_words
+from tests.cli.running import Run
 
 HOTEL = '''
 from datetime import date
@@ -60,27 +58,8 @@ def hotel(tmp_path: Path) -> str:
     return str(file)
 
 
-class Terminal:
-    """Standard output that says that it is a terminal."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._capsys = capsys
-        self._monkeypatch = monkeypatch
-
-    def __call__(self, *arguments: str) -> str:
-        self._monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-        assert main(arguments) == 0
-        return self._capsys.readouterr().out
-
-
-@pytest.fixture
-def terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    return Terminal(capsys, monkeypatch)
-
-
-def test_people_see_one_line_for_each_tool(terminal: Terminal, hotel: str) -> None:
-    shown = terminal("list", hotel)
-    assert shown.splitlines() == [
+def test_people_see_one_line_for_each_tool(run: Run, hotel: str) -> None:
+    assert run.at_terminal("list", hotel).out.splitlines() == [
         f"{hotel} offers 2 tools:",
         "",
         "  book_hotel city=… [stars=3] [board=none] [note=…]  Book a hotel.",
@@ -90,8 +69,8 @@ def test_people_see_one_line_for_each_tool(terminal: Terminal, hotel: str) -> No
     ]
 
 
-def test_people_see_all_that_is_known_of_a_tool(terminal: Terminal, hotel: str) -> None:
-    assert terminal("inspect", hotel, "book_hotel").splitlines() == [
+def test_people_see_all_that_is_known_of_a_tool(run: Run, hotel: str) -> None:
+    assert run.at_terminal("inspect", hotel, "book_hotel").out.splitlines() == [
         "book_hotel city=… [stars=3] [board=none] [note=…]",
         "  Book a hotel.",
         "",
@@ -120,12 +99,10 @@ def test_people_see_all_that_is_known_of_a_tool(terminal: Terminal, hotel: str) 
     ]
 
 
-def test_without_a_terminal_both_print_json(capsys: pytest.CaptureFixture[str], hotel: str) -> None:
-    assert main(["list", hotel]) == 0
-    listed: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+def test_without_a_terminal_both_print_json(run: Run, hotel: str) -> None:
+    listed = run.value("list", hotel)
     assert [each["name"] for each in listed] == ["book_hotel", "rooms"]
-    assert main(["inspect", hotel, "book_hotel"]) == 0
-    one = json.loads(capsys.readouterr().out)
+    one = run.value("inspect", hotel, "book_hotel")
     assert one == listed[0]
     assert one["limits"] == {"max_tokens": 500, "timeout": 60}
     assert one["questions"]["stay"]["required"] == ["nights"]
@@ -133,37 +110,25 @@ def test_without_a_terminal_both_print_json(capsys: pytest.CaptureFixture[str], 
     assert listed[1]["questions"] is None  # another's tool does not say what it asks
 
 
-def test_json_is_printed_at_a_terminal_on_request(terminal: Terminal, hotel: str) -> None:
-    assert [each["name"] for each in json.loads(terminal("inspect", hotel, "--json"))] == [
-        "book_hotel",
-        "rooms",
-    ]
+def test_json_is_printed_at_a_terminal_on_request(run: Run, hotel: str) -> None:
+    shown = run.at_terminal("inspect", hotel, "--json").out
+    assert [each["name"] for each in json.loads(shown)] == ["book_hotel", "rooms"]
 
 
-def test_a_running_server_is_asked(
-    capsys: pytest.CaptureFixture[str], url: str, served: Path
-) -> None:
-    assert main(["list", str(served)]) == 0
-    local: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
-    assert main(["list", url]) == 0
-    remote: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+def test_a_running_server_is_asked(run: Run, url: str, served: Path) -> None:
+    local, remote = run.value("list", str(served)), run.value("list", url)
     assert [each["parameters"] for each in remote] == [each["parameters"] for each in local]
     assert [each["description"] for each in remote] == [each["description"] for each in local]
 
 
-def test_an_unknown_tool_is_answered_with_those_there_are(
-    capsys: pytest.CaptureFixture[str], hotel: str
-) -> None:
-    assert main(["inspect", hotel, "pool"]) == 2
-    assert f"{hotel} has no tool 'pool'. It offers: book_hotel, rooms." in capsys.readouterr().err
+def test_an_unknown_tool_is_answered_with_those_there_are(run: Run, hotel: str) -> None:
+    said = run.refusal("inspect", hotel, "pool")
+    assert f"{hotel} has no tool 'pool'. It offers: book_hotel, rooms." in said
 
 
-def test_a_call_without_a_tool_lists_them_on_stderr(
-    capsys: pytest.CaptureFixture[str], hotel: str
-) -> None:
-    assert main(["call", hotel]) == 2
-    out, shown = capsys.readouterr()
-    assert out == ""
+def test_a_call_without_a_tool_lists_them_on_stderr(run: Run, hotel: str) -> None:
+    status, out, shown = run("call", hotel)
+    assert (status, out) == (2, "")
     assert "Name a TOOL." in shown
     assert "  rooms of=…" in shown
 

@@ -14,11 +14,11 @@ import pytest
 from anabranch._terminal import UsageError
 from anabranch.agents import CalledTool
 from anabranch.chat import Plugin
-from anabranch.cli import main
 from anabranch.cli._chat_parts import tools_of
 from anabranch.cli._targets import load
 from tests.chat.web import message, resume
 from tests.chat.web import run as run_turn
+from tests.cli.running import Run
 from tests.patience import PATIENCE
 
 TOOLS = """
@@ -117,24 +117,17 @@ async def _played(url: str) -> tuple[dict[str, Any], str, str]:
         return question, module, json.dumps(await run_turn(client, resume(entry)))
 
 
-def test_the_other_commands_find_the_tool_once(
-    target: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["list", target]) == 0
-    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["pick_card"]
-    assert main(["inspect", target, "pick_card"]) == 0
-    assert main(["check", target]) in {0, 1}
-    assert "pick_card" in "".join(capsys.readouterr())
-    assert main(["call", target, "pick_card"]) == 0  # by a server process
-    assert "decline decline" in capsys.readouterr().out
+def test_the_other_commands_find_the_tool_once(target: str, run: Run) -> None:
+    assert [each["name"] for each in run.value("list", target)] == ["pick_card"]
+    assert run.value("inspect", target, "pick_card")["name"] == "pick_card"
+    assert run("check", target).status in {0, 1}
+    assert "decline decline" in run("call", target, "pick_card").out  # by a server process
 
 
-def test_in_the_terminal_questions_are_forms_under_the_plugins_rules(
-    target: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_in_the_terminal_questions_are_forms_under_the_plugins_rules(target: str, run: Run) -> None:
     Path("lines").write_text("/pick_card\n/answer decline\n")
-    assert main(["chat", target, "--script", "lines", "--store", "memory:"]) == 0
-    assert "one at a time" in "".join(capsys.readouterr())
+    done = run("chat", target, "--script", "lines", "--store", "memory:")
+    assert (done.status, "one at a time" in done.out) == (0, True)
 
 
 @pytest.mark.parametrize("targets", [["games.py", "plugged.py"], ["plugged.py", "games.py"]])

@@ -7,16 +7,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from anabranch.cli import main
 from anabranch.cli._option_values import store_url
 from anabranch.cli._options import STORE
 from anabranch.messages import TextBlock
 from anabranch.stores import open_tree_store
 from anabranch.tree import HEAD, Node, Ref, Thread
+from tests.cli.running import Run
 from tests.cli.terminals import terminal
 from tests.tree.samples import SAMPLE, fill
 
@@ -38,18 +37,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     asyncio.run(make(url))
     monkeypatch.setenv(STORE, url)
     return url
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    status = main(["tree", *arguments])
-    out, err = capsys.readouterr()
-    return status, out, err
-
-
-def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    status, out, err = run(capsys, *arguments)
-    assert (status, err) == (0, "")
-    return json.loads(out)
 
 
 def test_the_real_command_prints_the_result_alone(store: str) -> None:
@@ -74,15 +61,15 @@ def test_the_real_command_prints_the_result_alone(store: str) -> None:
     assert "\x1b" not in real("show", "odd", **{STORE: store})
 
 
-def test_list_names_the_newest_first(capsys: pytest.CaptureFixture[str], store: str) -> None:
-    assert shown(capsys, "list", "--limit", "1") == [
+def test_list_names_the_newest_first(run: Run, store: str) -> None:
+    assert run.value("tree", "list", "--limit", "1") == [
         {"thread": "trip", "title": "A trip", "created_at": 100.0}
     ]
-    assert [one["thread"] for one in shown(capsys, "list")] == ["trip", "odd"]
+    assert [one["thread"] for one in run.value("tree", "list")] == ["trip", "odd"]
 
 
-def test_show_draws_the_thread(capsys: pytest.CaptureFixture[str], store: str) -> None:
-    status, out, _ = run(capsys, "show", "trip")
+def test_show_draws_the_thread(run: Run, store: str) -> None:
+    status, out, _ = run("tree", "show", "trip")
 
     assert status == 0
     assert out.startswith("trip  A trip\nuser       start  Where to?\n")
@@ -99,104 +86,92 @@ def test_show_draws_the_thread(capsys: pytest.CaptureFixture[str], store: str) -
     ],
 )
 def test_nothing_in_a_thread_moves_the_cursor_or_stops_the_output(
-    capsys: pytest.CaptureFixture[str], store: str, arguments: list[str]
+    run: Run, store: str, arguments: list[str]
 ) -> None:
-    status, out, _ = run(capsys, *arguments)
+    status, out, _ = run("tree", *arguments)
 
     assert status == 0
     assert "Zoë" in out
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", out)
 
 
-def test_json_keeps_messages_to_the_letter(capsys: pytest.CaptureFixture[str], store: str) -> None:
-    (exported,) = shown(capsys, "export", "odd")["nodes"]
+def test_json_keeps_messages_to_the_letter(run: Run, store: str) -> None:
+    (exported,) = run.value("tree", "export", "odd")["nodes"]
 
     assert exported["content"] == [{"type": "text", "text": "\x1b]0;title\x07 \ud800 Zoë"}]
 
 
-def test_export_has_three_forms(capsys: pytest.CaptureFixture[str], store: str) -> None:
-    assert shown(capsys, "export", "trip", "--format", "json")["refs"] == SAMPLE.refs
-    assert run(capsys, "export", "trip", "--format", "mermaid")[1].startswith("graph TD\n")
-    assert run(capsys, "export", "trip", "--format", "markdown")[1].startswith("# A trip\n")
+def test_export_has_three_forms(run: Run, store: str) -> None:
+    assert run.value("tree", "export", "trip", "--format", "json")["refs"] == SAMPLE.refs
+    assert run("tree", "export", "trip", "--format", "mermaid")[1].startswith("graph TD\n")
+    assert run("tree", "export", "trip", "--format", "markdown")[1].startswith("# A trip\n")
 
 
-def test_messages_equal_the_request_to_a_provider(
-    capsys: pytest.CaptureFixture[str], store: str
-) -> None:
-    messages = shown(capsys, "messages", "graz")
+def test_messages_equal_the_request_to_a_provider(run: Run, store: str) -> None:
+    messages = run.value("tree", "messages", "graz")
 
     assert [one["role"] for one in messages] == ["user", "assistant", "user", "assistant"]
     assert messages[2]["content"][0]["tool_use_id"] == "use"
 
 
-def test_a_label_is_given_moved_and_taken_away(
-    capsys: pytest.CaptureFixture[str], store: str
-) -> None:
-    assert shown(capsys, "label", "trip", "b2", "best") == {**SAMPLE.refs, "best": "linz"}
-    assert shown(capsys, "label", "trip", "best", "good") == {
+def test_a_label_is_given_moved_and_taken_away(run: Run, store: str) -> None:
+    assert run.value("tree", "label", "trip", "b2", "best") == {**SAMPLE.refs, "best": "linz"}
+    assert run.value("tree", "label", "trip", "best", "good") == {
         "best": "linz",
         "good": "linz",
         "head": "end",
     }
-    assert shown(capsys, "unlabel", "trip", "good") == {"best": "linz", "head": "end"}
+    assert run.value("tree", "unlabel", "trip", "good") == {"best": "linz", "head": "end"}
 
 
-def test_prune_deletes_a_branch_from_where_it_opens(
-    capsys: pytest.CaptureFixture[str], store: str
-) -> None:
-    assert shown(capsys, "prune", "trip", "b2", "--yes") == {"deleted": 3}
+def test_prune_deletes_a_branch_from_where_it_opens(run: Run, store: str) -> None:
+    assert run.value("tree", "prune", "trip", "b2", "--yes") == {"deleted": 3}
 
-    left = shown(capsys, "export", "trip")
+    left = run.value("tree", "export", "trip")
     assert {one["id"] for one in left["nodes"]}.isdisjoint({"b-linz", "linz", "b-port"})
     assert left["refs"] == SAMPLE.refs
 
 
-def test_prune_moves_a_head_that_it_deletes(capsys: pytest.CaptureFixture[str], store: str) -> None:
-    assert shown(capsys, "prune", "trip", "both", "--yes") == {"deleted": 2}
+def test_prune_moves_a_head_that_it_deletes(run: Run, store: str) -> None:
+    assert run.value("tree", "prune", "trip", "both", "--yes") == {"deleted": 2}
 
-    assert shown(capsys, "export", "trip")["refs"] == {"good": "graz", "head": "fork"}
-
-
-def test_prune_of_the_only_beginning_leaves_an_empty_thread(
-    capsys: pytest.CaptureFixture[str], store: str
-) -> None:
-    assert shown(capsys, "prune", "odd", "odd node", "--yes") == {"deleted": 1}
-
-    assert shown(capsys, "export", "odd") == {"thread": "odd", "refs": {}, "nodes": []}
+    assert run.value("tree", "export", "trip")["refs"] == {"good": "graz", "head": "fork"}
 
 
-def test_prune_deletes_a_thread(capsys: pytest.CaptureFixture[str], store: str) -> None:
-    assert shown(capsys, "prune", "trip", "--yes") == {"deleted": 10}
+def test_prune_of_the_only_beginning_leaves_an_empty_thread(run: Run, store: str) -> None:
+    assert run.value("tree", "prune", "odd", "odd node", "--yes") == {"deleted": 1}
 
-    assert [one["thread"] for one in shown(capsys, "list")] == ["odd"]
+    assert run.value("tree", "export", "odd") == {"thread": "odd", "refs": {}, "nodes": []}
+
+
+def test_prune_deletes_a_thread(run: Run, store: str) -> None:
+    assert run.value("tree", "prune", "trip", "--yes") == {"deleted": 10}
+
+    assert [one["thread"] for one in run.value("tree", "list")] == ["odd"]
 
 
 @pytest.mark.parametrize("arguments", [["trip"], ["trip", "fork"], ["last"]])
 def test_without_a_terminal_and_without_yes_nothing_is_pruned(
-    capsys: pytest.CaptureFixture[str], store: str, arguments: list[str]
+    run: Run, store: str, arguments: list[str]
 ) -> None:
-    status, out, err = run(capsys, "prune", *arguments)
+    status, out, err = run("tree", "prune", *arguments)
     assert (status, out) == (2, "")
     assert "There is no terminal to ask at: give --yes to delete it." in err
     assert "the branches b1, b2, b2.1" in err
-    assert len(shown(capsys, "export", "trip")["nodes"]) == 10
+    assert len(run.value("tree", "export", "trip")["nodes"]) == 10
 
 
-def test_prune_names_the_nodes_to_delete_and_asks(
-    capsys: pytest.CaptureFixture[str], store: str
-) -> None:
+def test_prune_names_the_nodes_to_delete_and_asks(run: Run, store: str) -> None:
     for key, outcome in (("n", 1), ("y", 0)):
         with terminal("tree", "prune", "trip", "b2", "--store", store, status=outcome) as person:
             person.wait_for("from trip (A trip): 3 nodes; the branches b2, b2.1.")
             person.wait_for("Delete it?")
             person.type(f"{key}\r")
-        left = len(shown(capsys, "export", "trip")["nodes"])
+        left = len(run.value("tree", "export", "trip")["nodes"])
         assert left == (10 if outcome else 7)
 
 
-def test_people_are_shown_a_table_and_short_ids_lead_back(
-    capsys: pytest.CaptureFixture[str], store: str
-) -> None:
+def test_people_are_shown_a_table_and_short_ids_lead_back(run: Run, store: str) -> None:
     long = ["thread_abcde1234567", "thread_abcdf1234567"]
 
     async def add() -> None:
@@ -214,16 +189,16 @@ def test_people_are_shown_a_table_and_short_ids_lead_back(
     ) as person:
         person.wait_for("abcdf  1971-01-02 00:00  Day 1")
         person.wait_for("abcde  1971-01-01 00:00  Day 0")
-    assert "user       xyzuv  Hi\n" in run(capsys, "show", "abcde")[1]
-    assert shown(capsys, "messages", "xyzuv") == shown(capsys, "messages", "node_xyzuv1234567")
-    assert run(capsys, "show", "last")[1].startswith("thread_abcdf1234567  Day 1")
-    assert shown(capsys, "label", "abcde", "xyzuv", "best") == {"best": "node_xyzuv1234567"}
-    assert shown(capsys, "unlabel", "abcde", "best") == {}
+    assert "user       xyzuv  Hi\n" in run("tree", "show", "abcde")[1]
+    assert run.value("tree", "messages", "xyzuv") == run.value(
+        "tree", "messages", "node_xyzuv1234567"
+    )
+    assert run("tree", "show", "last")[1].startswith("thread_abcdf1234567  Day 1")
+    assert run.value("tree", "label", "abcde", "xyzuv", "best") == {"best": "node_xyzuv1234567"}
+    assert run.value("tree", "unlabel", "abcde", "best") == {}
 
 
-def test_the_last_node_is_where_the_latest_thread_was_left(
-    store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_last_node_is_where_the_latest_thread_was_left(store: str, run: Run) -> None:
     async def leave() -> None:
         trees = open_tree_store(store)
         await trees.create_thread(Thread("new", 1e9))
@@ -234,13 +209,13 @@ def test_the_last_node_is_where_the_latest_thread_was_left(
         await trees.close()
 
     asyncio.run(leave())
-    [message] = shown(capsys, "messages", "last")
+    [message] = run.value("tree", "messages", "last")
     assert message["content"] == [{"type": "text", "text": "Hi"}]
-    assert run(capsys, "messages", "last", "--store", "memory:")[0] == 1
+    assert run("tree", "messages", "last", "--store", "memory:")[0] == 1
 
 
 def test_a_short_id_of_several_threads_is_answered_with_the_candidates(
-    capsys: pytest.CaptureFixture[str], store: str
+    run: Run, store: str
 ) -> None:
     async def add() -> None:
         trees = open_tree_store(store)
@@ -250,8 +225,9 @@ def test_a_short_id_of_several_threads_is_answered_with_the_candidates(
 
     asyncio.run(add())
     for command in (["tree", "show", "abcdef"], ["browse", "abcdef"]):
-        assert main([*command, "--store", store]) == 1
-        assert "several ids: thread_abcdef2, thread_abcdef1. Give more" in capsys.readouterr().err
+        status, _, err = run(*command, "--store", store)
+        assert status == 1
+        assert "several ids: thread_abcdef2, thread_abcdef1. Give more" in err
 
 
 @pytest.mark.parametrize(
@@ -277,26 +253,24 @@ def test_a_short_id_of_several_threads_is_answered_with_the_candidates(
     ],
 )
 def test_an_error_is_reported_in_one_line(
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
     store: str,
     arguments: list[str],
     status: int,
     problem: str,
 ) -> None:
-    ended, out, err = run(capsys, *arguments)
+    ended, out, err = run("tree", *arguments)
 
     assert (ended, out) == (status, "")
     assert problem in err
     assert err.count("\n") == 1
 
 
-def test_a_file_that_is_no_store_is_reported_and_left_as_it_is(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_file_that_is_no_store_is_reported_and_left_as_it_is(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("Dear diary, " * 100)
 
-    status, _, err = run(capsys, "list", "--store", f"sqlite:///{file}")
+    status, _, err = run("tree", "list", "--store", f"sqlite:///{file}")
 
     assert (status, "is not a SQLite database" in err) == (1, True)
     assert file.read_text() == "Dear diary, " * 100

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,10 @@ from typing import Any
 import pytest
 
 from anabranch._durable import CallEvent, CallRecord, TurnRecord, TurnState
-from anabranch.cli import main
 from anabranch.cli._options import STORE
 from anabranch.stores import open_run_events, open_store, open_stores
 from anabranch.tree import Thread, local_time
+from tests.cli.running import Run
 from tests.suites.turn_samples import put_turn, running
 
 FAR = 4e9
@@ -45,13 +43,6 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return named
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    assert main(["work", *arguments]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return json.loads(out) if out else None
-
-
 def turn_of(url: str, thread: str, **changes: Any) -> TurnRecord | None:
     """Return the turn of a thread, after a change of its columns."""
 
@@ -68,66 +59,58 @@ def turn_of(url: str, thread: str, **changes: Any) -> TurnRecord | None:
 
 
 @pytest.mark.usefixtures("url")
-def test_open_work_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    found = printed(capsys, "list")
+def test_open_work_is_listed(run: Run) -> None:
+    found = run.value("work", "list")
     assert [(each["thread"], each["run"], each["state"], each["attempt"]) for each in found] == [
         ("died", "r3", "cut off", 0),
         ("waits", "r1", "waiting", 0),
         ("runs", "r2", "running", 1),
     ]
-    assert len(printed(capsys, "list", "--limit", "1")) == 1
-    assert printed(capsys, "show", "runs") == found[2]
+    assert len(run.value("work", "list", "--limit", "1")) == 1
+    assert run.value("work", "show", "runs") == found[2]
 
 
-def test_a_worker_is_called_for_waiting_and_cut_off_runs(
-    url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_is_called_for_waiting_and_cut_off_runs(url: str, run: Run) -> None:
     for thread, attempt in {"waits": 0, "died": 1}.items():
-        assert printed(capsys, "retry", thread) is None
+        assert run.value("work", "retry", thread) is None
         turn = turn_of(url, thread)
         assert turn is not None
         assert (turn.state, turn.attempt, turn.owner) == (TurnState.READY, attempt, "")
     before = turn_of(url, "runs")
-    assert main(["work", "retry", "runs"]) == 1
-    assert turn_of(url, "runs") == before
-    assert "waits for a worker" in capsys.readouterr().err
+    status, _, err = run("work", "retry", "runs")
+    assert (status, turn_of(url, "runs")) == (1, before)
+    assert "waits for a worker" in err
 
 
 def test_a_run_that_waits_for_a_version_is_called_for_whatever_the_version(
-    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    url: str, run: Run
 ) -> None:
     turn_of(url, "waits", version="1.2")
-    shown = printed(capsys, "show", "waits")
+    shown = run.value("work", "show", "waits")
     assert (shown["run"], shown["state"], shown["version"]) == ("r1", "waiting", "1.2")
-    with monkeypatch.context() as terminal:
-        terminal.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-        assert main(["work", "list"]) == 0
-    assert "waiting  r1  waits for a worker of version 1.2" in capsys.readouterr().out
-    assert printed(capsys, "retry", "waits") is None
+    drawn = run.at_terminal("work", "list").out
+    assert "waiting  r1  waits for a worker of version 1.2" in drawn
+    assert run.value("work", "retry", "waits") is None
     turn = turn_of(url, "waits")
     assert turn is not None
     assert (turn.state, turn.version) == (TurnState.READY, "")
 
 
-def test_a_run_that_sleeps_says_until_when(
-    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_sleeps_says_until_when(url: str, run: Run) -> None:
     asleep = turn_of(url, "waits", state=TurnState.WAITING, wakes_at=FAR)
-    shown = printed(capsys, "show", "waits")
+    shown = run.value("work", "show", "waits")
     assert (shown["run"], shown["state"], shown["until"]) == ("r1", "asleep", FAR)
-    with monkeypatch.context() as terminal:
-        terminal.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-        assert main(["work", "list"]) == 0
-    assert f"asleep   r1  until {local_time(FAR)}" in capsys.readouterr().out
-    assert main(["work", "retry", "waits"]) == 1
-    err = capsys.readouterr().err
+    drawn = run.at_terminal("work", "list").out
+    assert f"asleep   r1  until {local_time(FAR)}" in drawn
+    status, _, err = run("work", "retry", "waits")
+    assert status == 1
     assert f"is asleep until {local_time(FAR)}, and continues then" in err
     assert "anabranch work cancel waits" in err
     assert turn_of(url, "waits") == asleep
 
 
-def test_a_waiting_run_is_stopped(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, "cancel", "waits") is None
+def test_a_waiting_run_is_stopped(url: str, run: Run) -> None:
+    assert run.value("work", "cancel", "waits") is None
     assert turn_of(url, "waits") is None
 
 
@@ -172,14 +155,14 @@ def deadlines(url: str) -> dict[str, float]:
 
 
 @pytest.mark.usefixtures("calls")
-def test_calls_whose_undos_are_left_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    found = printed(capsys, "list")
+def test_calls_whose_undos_are_left_are_listed(run: Run) -> None:
+    found = run.value("work", "list")
     assert {each["call"]: each["state"] for each in found} == {
         "tried": "undos left",
         "busy": "undoing",
         "late": "expired",
     }
-    shown = printed(capsys, "show", "tried")
+    shown = run.value("work", "show", "tried")
     assert shown == {
         "call": "tried",
         "tool": "book",
@@ -189,16 +172,14 @@ def test_calls_whose_undos_are_left_are_listed(capsys: pytest.CaptureFixture[str
     }
 
 
-def test_undos_that_are_left_are_brought_forward_and_nothing_else(
-    calls: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_undos_that_are_left_are_brought_forward_and_nothing_else(calls: str, run: Run) -> None:
     before = deadlines(calls)
-    assert printed(capsys, "retry", "tried") is None
+    assert run.value("work", "retry", "tried") is None
     assert deadlines(calls)["tried"] < FAR
-    assert printed(capsys, "retry", "late") is None
+    assert run.value("work", "retry", "late") is None
     for name in ("busy", "waits", "done"):
-        assert main(["work", "retry", name]) == 1
-        assert "no undo is left" in capsys.readouterr().err
+        status, _, err = run("work", "retry", name)
+        assert (status, "no undo is left" in err) == (1, True)
     after = deadlines(calls)
     assert {name for name in CALLS if after[name] != before[name]} == {"tried"}
 
@@ -229,31 +210,25 @@ def threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "whole"),
     [("last", "thread_abcdef2"), ("abcdef1", "thread_abcdef1"), ("xyz1", "call_xyz1")],
 )
-def test_the_beginning_of_an_id_or_last_is_understood(
-    name: str, whole: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = printed(capsys, "show", name)
+def test_the_beginning_of_an_id_or_last_is_understood(name: str, whole: str, run: Run) -> None:
+    shown = run.value("work", "show", name)
     assert shown.get("thread", shown.get("call")) == whole
-    assert printed(capsys, "retry", name) is None
+    assert run.value("work", "retry", name) is None
     if whole.startswith("thread"):
-        assert printed(capsys, "cancel", name) is None
-        assert main(["work", "show", whole]) == 1
+        assert run.value("work", "cancel", name) is None
+        assert run("work", "show", whole).status == 1
 
 
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("name", ["abcdef", "xyz"])
 @pytest.mark.parametrize("command", ["show", "retry", "cancel"])
-def test_the_beginning_of_several_ids_is_refused(
-    command: str, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["work", command, name]) == 1
-    assert "is the beginning of several" in capsys.readouterr().err
+def test_the_beginning_of_several_ids_is_refused(command: str, name: str, run: Run) -> None:
+    status, _, err = run("work", command, name)
+    assert (status, "is the beginning of several" in err) == (1, True)
 
 
 @pytest.mark.usefixtures("url")
 @pytest.mark.parametrize("command", ["show", "retry", "cancel"])
-def test_a_run_that_is_not_open_is_refused(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["work", command, "none"]) == 1
-    assert "No run of 'none'" in capsys.readouterr().err
+def test_a_run_that_is_not_open_is_refused(command: str, run: Run) -> None:
+    status, _, err = run("work", command, "none")
+    assert (status, "No run of 'none'" in err) == (1, True)

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli import _calling, main
+from anabranch.cli import _calling
 from anabranch.cli._endpoint import listen
+from tests.cli.running import Run
 from tests.patience import PATIENCE
 
 FAILING_WORKER = """\
@@ -68,12 +69,6 @@ def url_of(shown: str) -> str:
     return shown.rpartition(" at ")[2].strip()
 
 
-def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    status = main(["call", *arguments])
-    out, shown = capsys.readouterr()
-    return status, out, shown
-
-
 def answers(folder: Path) -> str:
     file = folder / "answers.json"
     file.write_text('[{"accept": {"ok": true}}, {"accept": {"ok": true}}]')
@@ -81,7 +76,7 @@ def answers(folder: Path) -> str:
 
 
 def test_a_worker_that_dies_is_replaced_and_all_end_at_sigterm(
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
     servers: "dict[str, subprocess.Popen[str]]",
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -89,12 +84,12 @@ def test_a_worker_that_dies_is_replaced_and_all_end_at_sigterm(
     server = servers["stored"]
     url = url_of(line(server))
     monkeypatch.setattr(_calling, "PAUSES", (0.5,))
-    status, _, shown = call(capsys, url, "die", "--era", "modern")
+    status, _, shown = run("call", url, "die", "--era", "modern")
     assert status == 1, shown
     assert server.stderr is not None
     assert any("died" in each for each in server.stderr)
     given = ["times=2", "--answers", answers(tmp_path)]
-    done = call(capsys, url, "confirm", *given, "--era", "modern")[:2]
+    done = run("call", url, "confirm", *given, "--era", "modern")[:2]
     assert done == (0, '[\n  "accept",\n  "accept"\n]\n')
     server.send_signal(signal.SIGTERM)
     assert server.wait() == 0
@@ -102,14 +97,14 @@ def test_a_worker_that_dies_is_replaced_and_all_end_at_sigterm(
 
 
 def test_workers_serve_handshake_clients_without_questions_and_end_with_their_parent(
-    capsys: pytest.CaptureFixture[str], servers: "dict[str, subprocess.Popen[str]]"
+    run: Run, servers: "dict[str, subprocess.Popen[str]]"
 ) -> None:
     server = servers["plain"]
     url = url_of(line(server))
     for _ in range(3):  # whichever worker accepts the connection
-        done = call(capsys, url, "count", 'words=["a", "b"]', "--era", "handshake")
+        done = run("call", url, "count", 'words=["a", "b"]', "--era", "handshake")
         assert done == (0, "2\n", "")
-    status, _, shown = call(capsys, url, "confirm", "--era", "handshake")
+    status, _, shown = run("call", url, "confirm", "--era", "handshake")
     assert status == 1
     assert "this connection cannot carry questions to the client" in shown
     server.kill()

@@ -41,7 +41,18 @@ def name_a_branch(ctx: BranchContext, name: str) -> Awaitable[object]:
     return ctx.branch(inside, name=name)
 
 
-NAMED = [name_a_sample, name_a_question, name_a_link, name_a_step, name_a_branch]
+def name_a_marker(ctx: BranchContext, name: str) -> Awaitable[object]:
+    return ctx.patched(name)
+
+
+NAMED = [
+    name_a_sample,
+    name_a_question,
+    name_a_link,
+    name_a_step,
+    name_a_branch,
+    name_a_marker,
+]
 
 
 @pytest.mark.parametrize("name", UNFIT)
@@ -64,7 +75,7 @@ async def test_a_name_that_could_be_read_as_a_generated_one_is_refused_when_it_i
 
 @pytest.mark.parametrize("operation", NAMED)
 async def test_a_plain_name_is_accepted(operation: Operation) -> None:
-    """Contract: key= of a question, name= of a step and of a branch."""
+    """Contract: key= of a question, name= of a step and of a branch, a marker's own."""
 
     @tool
     async def body(ctx: BranchContext) -> None:

@@ -127,23 +127,6 @@ async def test_there_must_be_something_to_race() -> None:
     assert await run_tool(outer, {}, MockClient())
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a#1", "a~b"])
-async def test_a_name_may_not_hold_the_marks_that_ids_are_built_of(name: str) -> None:
-    """Chosen: ids stay readable and unambiguous."""
-
-    async def inner(sub: BranchContext) -> None: ...
-
-    @tool
-    async def outer(ctx: BranchContext) -> bool:
-        with pytest.raises(ValueError, match="name must not be empty or contain"):
-            _ = ctx.branch(inner, name=name)
-        with pytest.raises(ValueError, match="name must not be empty or contain"):
-            _ = ctx.step(str, name=name)
-        return True
-
-    assert await run_tool(outer, {}, MockClient())
-
-
 class Analyst:
     """Anything that can be called can be a branch."""
 

@@ -159,27 +159,6 @@ async def test_a_person_may_still_decline_when_asked_again(replay: bool) -> None
     assert await run_tool(choose, {}, client, replay=replay) == Declined()
 
 
-async def test_questions_follow_one_another_and_their_ids_count_from_one(replay: bool) -> None:
-    """Required: multiple in sequence; sequential ids."""
-
-    @tool(elicits=[SEAT])
-    async def ask(ctx: BranchContext) -> str:
-        for _ in range(2):
-            await ctx.elicit(SEAT, "Row?")
-        await ctx.elicit(SEAT, "Row?", key="last")
-        return "done"
-
-    async def refuse(request: ElicitRequest | UrlRequest) -> ElicitReply:
-        raise AnswerError("no")
-
-    assert await run_tool(ask, {}, MockClient(elicits=lambda _: {"row": 1}), replay=replay)
-    for number, name in enumerate(["ask/seat.1", "ask/seat.2", "last"]):
-        client = MockClient(elicits=[{"row": 1}] * number + [refuse])
-        with pytest.raises(StepFailed) as raised:
-            await run_tool(ask, {}, client, replay=replay)
-        assert raised.value.step_id == name
-
-
 async def test_only_an_accepted_answer_has_an_exchange(replay: bool) -> None:
     """Required: accepted elicits carry an exchange (empty input, with_arguments); others none."""
     accepted = await run_tool(choose, {}, MockClient(elicits=[{"row": 3}]), replay=replay)
@@ -353,16 +332,3 @@ async def test_a_host_may_allow_questions_of_the_tool_itself_only(replay: bool) 
     client = MockClient(elicits=[{"row": 1}], capabilities=at_root)
     assert await run_tool(ask, {}, client, replay=replay) == "accept"
     assert shown(client) == ["Outside?"]
-
-
-async def test_a_sub_branch_may_ask_the_person(replay: bool) -> None:
-    """Contract: sub-branches can sample, elicit and branch themselves."""
-
-    @tool(elicits=[SEAT])
-    async def ask(ctx: BranchContext) -> str:
-        async def inner(sub: BranchContext) -> str:
-            return (await sub.elicit("seat", "Inside?")).action
-
-        return await ctx.branch(inner)
-
-    assert await run_tool(ask, {}, MockClient(elicits=[Declined()]), replay=replay) == "decline"

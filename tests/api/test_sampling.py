@@ -1,6 +1,5 @@
 """Asking the model: what is sent, what comes back, and what is refused before it is sent."""
 
-import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +11,6 @@ from anabranch import (
     Capabilities,
     CapabilityError,
     NonDeterminismError,
-    SampleResult,
     SampleValidationError,
     StepFailed,
     ToolSpec,
@@ -376,31 +374,6 @@ async def test_a_reply_that_is_none_fails_the_step(replay: bool) -> None:
     with pytest.warns(UserWarning, match="serializ"), pytest.raises(StepFailed) as raised:
         await run_tool(plain, {}, Odd(), replay=replay)
     assert raised.value.error == "InvalidReply"
-
-
-async def test_a_key_names_the_step_and_can_be_used_once(replay: bool) -> None:
-    """Contract: a step id is the author's key= where one is given."""
-
-    @tool
-    async def ask(ctx: BranchContext) -> str:
-        result = await ctx.sample("a", key="first")
-        with pytest.raises(ValueError, match="used twice"):
-            _ = ctx.sample("b", key="first")
-        return result.text
-
-    client = MockClient(samples=["x"])
-    assert await run_tool(ask, {}, client, replay=replay) == "x"
-
-
-async def test_a_prompt_that_differs_from_run_to_run_is_noticed_under_replay() -> None:
-    """Required: a tool that changes what it asks fails with the step's name and the remedy."""
-
-    @tool
-    async def ask(ctx: BranchContext) -> SampleResult[None]:
-        return await ctx.sample(f"pick {random.random()}")
-
-    with pytest.raises(NonDeterminismError, match=r"ask/sample\.1.*ctx\.random"):
-        await run_tool(ask, {}, MockClient(samples=lambda _: "x"))
 
 
 PDF = DocumentBlock(data="JVBERi0=", mime_type="application/pdf")

@@ -1,6 +1,5 @@
 """The in-process edge: any object that answers, hot or cold, with the same outcome."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 
@@ -181,55 +180,6 @@ async def test_a_client_that_breaks_ends_the_call_and_its_effects_are_undone(
     with pytest.raises(ZeroDivisionError, match="the client broke"):
         await run_tool(outer, {}, Broken(), replay=replay)
     assert undone == ["a"]
-
-
-async def test_an_undo_that_fails_when_the_client_breaks_is_noted(
-    replay: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Chosen: the error that the caller gets is the client's own."""
-
-    class Broken(Terminal):
-        async def elicit(self, request: ElicitRequest | UrlRequest, *, step_id: str) -> ElicitReply:
-            raise ZeroDivisionError("the client broke")
-
-    def stuck(_: str) -> None:
-        raise RuntimeError("stuck")
-
-    @tool
-    async def outer(ctx: BranchContext) -> None:
-        await ctx.step(str, "a", undo=stuck)
-        await ctx.elicit(Confirm, "?")
-
-    with pytest.raises(ZeroDivisionError):
-        await run_tool(outer, {}, Broken(), replay=replay)
-    assert "the undo of step 'outer/str.1' failed" in caplog.text
-
-
-async def test_an_answer_that_is_no_longer_awaited_is_dropped() -> None:
-    """Required: a response is rejected when nothing is pending."""
-    late = asyncio.Event()
-    answered: list[str] = []
-
-    async def slow(request: SampleRequest) -> str:
-        try:
-            await late.wait()
-        finally:
-            answered.append("given up")
-        return "too late"
-
-    async def model(sub: BranchContext) -> str:
-        return (await sub.sample("?")).text
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[str]:
-        winner = await ctx.race(ctx.branch(model), ctx.step(str, "first"))
-        late.set()
-        await ctx.elicit(Confirm, "?")
-        return [winner]
-
-    client = MockClient(samples=slow, elicits=[{"ok": True}])
-    assert await run_tool(outer, {}, client, replay=False) == ["first"]
-    assert answered == ["given up"]
 
 
 async def test_an_absent_answerer_declines_and_has_no_model() -> None:

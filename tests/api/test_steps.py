@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ from pydantic import BaseModel, Field
 
 from anabranch import (
     BranchContext,
-    SerializationError,
     StepFailed,
     tool,
 )
@@ -50,31 +48,6 @@ async def test_a_step_that_raised_is_a_failed_step_with_the_foreign_words_inside
     said = await run_tool(outer, {}, willing(), replay=replay)
     assert said == "outer/explode.1 ConnectionError password=hunter2"
     assert "hunter2" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("make", "type_name"),
-    [
-        (threading.Lock, "lock"),
-        (lambda: lambda: None, "function"),
-        (lambda: {"a": {1, 2}}, "set"),
-        (lambda: float("nan"), "float"),
-        (lambda: {1: "a"}, "dict"),
-    ],
-    ids=["connection", "function", "set", "not a number", "key"],
-)
-async def test_a_value_that_cannot_cross_fails_the_call_naming_step_and_type(
-    make: Callable[[], Any], type_name: str, replay: bool
-) -> None:
-    """Required: a value that cannot cross → SerializationError naming the step and the type."""
-
-    @tool
-    async def outer(ctx: BranchContext) -> None:
-        await ctx.step(make, name="open")
-
-    with pytest.raises(SerializationError) as raised:
-        await run_tool(outer, {}, willing(), replay=replay)
-    assert (raised.value.step_id, raised.value.type_name) == ("outer/open.1", type_name)
 
 
 class Unhashable:  # noqa: PLW1641 - the point

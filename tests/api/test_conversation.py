@@ -167,19 +167,6 @@ async def test_the_calling_conversation_is_read_only_and_not_sent_along() -> Non
     assert request.system_prompt is None
 
 
-async def test_messages_are_frozen() -> None:
-    """Contract: a message can be shared by any number of branches."""
-
-    @tool
-    async def talk(ctx: BranchContext) -> int:
-        await ctx.sample("one")
-        with pytest.raises(ValueError, match="frozen"):
-            ctx.messages[0].role = "assistant"
-        return hash(ctx.messages)
-
-    assert await run_tool(talk, {}, MockClient(samples=["x"]))
-
-
 async def test_an_outer_context_used_inside_a_branch_does_not_grow(replay: bool) -> None:
     """Law 4, by the back door: a folded branch is not run again, so nothing may stay of it."""
 

@@ -9,13 +9,10 @@ from pydantic import BaseModel, Field
 from anabranch import (
     Accepted,
     BranchContext,
-    Capabilities,
-    CapabilityError,
     Elicitation,
     HandoffTool,
     InvalidArgumentsError,
     Limits,
-    NonDeterminismError,
     SerializationError,
     ToolError,
 )
@@ -129,6 +126,7 @@ def test_a_handoff_tool_is_named_after_its_class_and_described_by_it() -> None:
 
         name = "probe"
         description = "Probes."
+        requires = frozenset({"sampling"})
 
     made = PickCard(Deck())
     assert (made.name, made.description) == ("pick_card", "Draw cards with optional analysis.")
@@ -137,7 +135,9 @@ def test_a_handoff_tool_is_named_after_its_class_and_described_by_it() -> None:
     assert made.returns is Outcome
     assert repr(made) == "<tool pick_card>"
     assert HTTPProbe2Go().name == "http_probe2_go"
-    assert (Named().name, Named().description) == ("probe", "Probes.")
+    named = Named()
+    assert (named.name, named.description) == ("probe", "Probes.")
+    assert (made.requires, named.requires) == (frozenset(), frozenset({"sampling"}))
 
 
 def test_a_phase_that_is_missing_is_named_when_the_class_is_defined() -> None:
@@ -168,20 +168,6 @@ async def test_before_and_after_may_take_a_context_that_names_the_call(replay: b
     result = await run_tool(Booking(), {"seat": 3}, client, replay=replay, ids=SequentialIds())
     assert result == "fine"
     assert seen == ["call_1 call_1:booking/before", "call_1 call_1:booking/after"]
-
-
-async def test_a_server_phase_cannot_ask(replay: bool) -> None:
-    """Chosen: a step that asks could not be run once."""
-
-    class Asking(HandoffTool):
-        async def before(self, ctx: BranchContext) -> str:
-            return (await ctx.sample("?")).text
-
-        async def client(self, handoff: str, ctx: BranchContext) -> None: ...
-        async def after(self, handoff: str, picked: None) -> None: ...
-
-    with pytest.raises(NonDeterminismError, match="inside a step's function"):
-        await run_tool(Asking(), {}, MockClient(samples=["x"]), replay=replay)
 
 
 @pytest.mark.parametrize("phase", ["before", "client", "after"])
@@ -223,19 +209,6 @@ async def test_client_receives_a_copy_of_the_data_alone(replay: bool) -> None:
     assert await run_tool(Copying(), {}, replay=replay)
     assert arrived == given
     assert arrived[0] is not given[0]
-
-
-async def test_requirements_are_checked_before_the_first_phase(replay: bool) -> None:
-    """Required: requires is checked before tool code runs."""
-
-    class Needy(PickCard):
-        requires = frozenset({"sampling", "elicitation"})
-
-    deck = Deck()
-    client = MockClient(capabilities=Capabilities(elicitation=False))
-    with pytest.raises(CapabilityError, match="'elicitation'"):
-        await run_tool(Needy(deck), {}, client, replay=replay)
-    assert len(deck.left) == 5
 
 
 async def test_after_does_not_run_when_the_client_phase_fails(replay: bool) -> None:

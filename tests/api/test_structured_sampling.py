@@ -160,22 +160,6 @@ async def test_an_exchange_with_a_schema_has_three_messages_and_leaks_no_argumen
     assert await run_tool(ask, {}, MockClient(samples=[GOOD]), replay=replay)
 
 
-async def test_an_exchange_can_be_given_the_arguments_that_it_left_out(replay: bool) -> None:
-    """Required: an exchange offers with_arguments."""
-
-    @tool
-    async def ask(ctx: BranchContext) -> SampleResult[Verdict]:
-        return await ctx.sample("Judge it.", schema=Verdict)
-
-    result = await run_tool(ask, {}, MockClient(samples=[GOOD]), replay=replay)
-    filled = result.exchange.with_arguments({"about": "it"})
-    block = filled[1].content[0]
-    assert isinstance(block, ToolUseBlock)
-    assert block.input == {"about": "it"}
-    assert filled[0] == result.exchange[0]
-    assert result.exchange[1].content[0] != block
-
-
 class Card(BaseModel):
     card_number: int = Field(alias="cardNumber")
 

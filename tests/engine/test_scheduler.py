@@ -194,7 +194,7 @@ async def test_a_scope_belongs_to_the_strand_of_its_own_call() -> None:
     owner, other = FakeOwner(), FakeOwner()
 
     async def body() -> str:
-        with pytest.raises(ContextUseError, match="in another call .* Use the ctx that your"):
+        with pytest.raises(ContextUseError, match=r"in another call .* Use the ctx that your"):
             other.scheduler.scope()
         return owner.scheduler.scope().path
 

@@ -96,7 +96,9 @@ async def test_a_parameter_that_cannot_be_sent_is_refused_where_it_is_given(
         await asked
 
     client = MockClient(samples=["hi"])
-    with pytest.raises(ValueError, match=rf"sample\(\) got an invalid argument: {named}") as refused:
+    with pytest.raises(
+        ValueError, match=rf"sample\(\) got an invalid argument: {named}"
+    ) as refused:
         await run_tool(ask, {}, client, replay=replay)
     assert "\n" not in str(refused.value)
     assert client.sample_calls == []

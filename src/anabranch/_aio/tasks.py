@@ -62,11 +62,15 @@ async def all_or_first_error(jobs: Iterable[Callable[[], Awaitable[T]]]) -> list
         async with asyncio.TaskGroup() as group:  # half the work of anyio's, for each job
             tasks = [group.create_task(run(job)) for job in jobs]
     except BaseExceptionGroup as errors:
-        error: BaseException = errors
-        while isinstance(error, BaseExceptionGroup):
-            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-        raise error from errors
+        raise _first(errors) from errors
     return [task.result() for task in tasks if not task.cancelled()]
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = errors.exceptions[0]
+    if isinstance(error, BaseExceptionGroup):
+        return _first(cast("BaseExceptionGroup[BaseException]", error))
+    return error
 
 
 async def none_of(operations: Iterable[Awaitable[Any]], refusal: Exception) -> NoReturn:

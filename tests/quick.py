@@ -43,6 +43,16 @@ def tests_of(files: Iterable[Path]) -> list[str]:
     return [path for path in found if path not in inside]
 
 
+def typed(files: Iterable[Path]) -> dict[str, list[str]]:
+    """Return the files for each checker of types: as in the whole gate, mypy checks the tests."""
+    found: dict[str, list[str]] = {"pyright": [], "mypy": []}
+    for file in files:
+        strict = file.parts[0] in ("src", "examples") or file.parts[:2] == ("tests", "typing")
+        if "frameworks" not in file.parts:  # their packages are elsewhere
+            found["pyright" if strict else "mypy"].append(str(file))
+    return found
+
+
 def main() -> int:
     """Run the checks side by side; return the exit status."""
     files = changed()
@@ -54,8 +64,8 @@ def main() -> int:
         [BIN / "ruff", "format", "--check", *names],
         [BIN / "ruff", "check", *names],
         [BIN / "lint-imports", "--no-logo"],
-        [BIN / "pyright", *names],
     ]
+    checks += [[BIN / checker, *its] for checker, its in typed(files).items() if its]
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
     running = [
         subprocess.Popen(

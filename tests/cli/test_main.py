@@ -27,12 +27,6 @@ def test_a_typed_command_line_is_known_to_its_command_alone(
     assert typed_command.get() == ""
 
 
-def test_the_version_is_printed(run: Run) -> None:
-    status, out, shown = run("--version")
-    assert (status, shown) == (0, "")
-    assert out.strip()
-
-
 @pytest.mark.parametrize("arguments", [["--help"], []])
 def test_help_names_every_command(run: Run, arguments: list[str]) -> None:
     status, out, shown = run(*arguments)

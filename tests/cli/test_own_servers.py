@@ -173,12 +173,6 @@ def test_workers_of_a_server_with_keys_of_its_own_process_are_refused(
     assert "'theirs' seals its questions with its own keys" in capsys.readouterr().err
 
 
-def test_servers_of_one_key_open_states_that_the_other_has_sealed(tmp_path: Path) -> None:
-    first, second = made(tmp_path)[0], made(tmp_path)[0]
-    assert opens(second, seal_probe(first))
-    assert seals_with(first, [KEY])
-
-
 def keys_for(folder: Path, audience: str) -> list[str]:
     def say(line: str) -> None:
         raise AssertionError(line)

@@ -230,12 +230,6 @@ async def test_progress_is_a_line(
     assert shown.getvalue() == f"{line}\n"
 
 
-async def test_the_text_of_a_server_cannot_take_over_the_terminal() -> None:
-    console, shown = away()
-    await Respondent(console).log("info", "\x1b[2J\x9b2J\rgone\n\tkept")
-    assert shown.getvalue() == "[info] �[2J�2J�gone\n\tkept\n"
-
-
 TRIP = ElicitRequest(
     message="Where to?",
     requested_schema={

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pyte
 
+from tests.docs.pages import environment as of_reader
 from tests.patience import PATIENCE
 
-COLUMNS, LINES = 80, 24
+SIZE = (80, 24)
+"""Columns and lines."""
 SCREENS = Path(__file__).parents[2] / "build" / "screens"
 """Where the screens are stored that tests have seen, for people to look at."""
 
@@ -53,20 +55,22 @@ class Terminal:
     """A person at a terminal: they wait for words, and type.
 
     `shown` is what was written since the words that were waited for, without what moves the cursor;
-    `screen` is what a terminal of 80 columns and 24 lines makes of all of it.
+    `screen` is what a terminal, by default of 80 columns and 24 lines, makes of all of it.
     """
 
-    def __init__(self, master: int, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(
+        self, master: int, process: "subprocess.Popen[bytes]", size: tuple[int, int] = SIZE
+    ) -> None:
         self._master, self.process = master, process
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
-        self._screen = _Screen(COLUMNS, LINES, self.type)
-        self._stream = pyte.ByteStream(self._screen)
+        self.drawn = _Screen(*size, self.type)
+        self._stream = pyte.ByteStream(self.drawn)
         self.shown = ""
 
     @property
     def screen(self) -> str:
         """The lines on the screen, without the empty ones at its end."""
-        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+        return "\n".join(line.rstrip() for line in self.drawn.display).rstrip()
 
     def wait_for(self, words: str) -> None:
         """Read until `words` have been shown, and forget what came before them."""
@@ -84,6 +88,10 @@ class Terminal:
         assert ready, f"{awaited!r} never came; the terminal shows\n{self.screen}\n{self.shown!r}"
         self._take(os.read(self._master, 4096))
 
+    def begin(self, line: str) -> None:
+        """Begin the screen with a line that no program writes."""
+        self._stream.feed(f"{line}\r\n".encode())
+
     def _take(self, written: bytes) -> None:
         self._stream.feed(written)
         self.shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._decode(written))
@@ -97,9 +105,9 @@ class Terminal:
         The modes stay as the program has set them: what it wrote for the other size may still come,
         and must not be wrapped if the program has said so.
         """
-        self._screen.resize(lines, columns)
-        self._screen.erase_in_display(2)
-        self._screen.cursor_position()
+        self.drawn.resize(lines, columns)
+        self.drawn.erase_in_display(2)
+        self.drawn.cursor_position()
         termios.tcsetwinsize(self._master, (lines, columns))
 
     def store(self, name: str) -> None:
@@ -132,25 +140,31 @@ def terminal(
     status: int = 0,
     whole: bool = False,
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    size: tuple[int, int] = SIZE,
 ) -> Generator[Terminal]:
     """Run the command at a terminal; with `whole`, its stdout is the terminal, too.
+
+    With a `folder`, the command runs there, with the variables of a reader of the documentation.
 
     At its end the terminal must be as it was: a prompt must not leave it without echo.
     """
     master, slave = pty.openpty()
-    termios.tcsetwinsize(master, (LINES, COLUMNS))
-    merged = {**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", **(environment or {})}
+    termios.tcsetwinsize(master, size[::-1])
+    variables = os.environ if folder is None else of_reader(folder)
+    merged = {**variables, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", **(environment or {})}
     merged.pop("ANABRANCH_MODEL", None)
     before = termios.tcgetattr(master)  # the command may change the modes as soon as it starts
     with subprocess.Popen(
         [sys.executable, "-c", AT_TERMINAL, "anabranch", *arguments],
+        cwd=folder,
         stdin=slave,
         stdout=slave if whole else subprocess.PIPE,
         stderr=slave,
         env=merged,
         start_new_session=True,
     ) as process:
-        person = Terminal(master, process)
+        person = Terminal(master, process, size)
         try:
             yield person
             os.close(slave)

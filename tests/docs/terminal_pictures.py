@@ -6,35 +6,23 @@ drawn is that screen. The text in the picture is text, and no font is fetched fo
 
 from __future__ import annotations
 
-import fcntl
 import io
-import os
-import pty
 import re
-import select
 import shutil
-import struct
-import subprocess
-import sys
 import tempfile
-import termios
 from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-import pyte
 from pyte.screens import Char
 from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from tests.cli.terminals import AT_TERMINAL
-from tests.docs.pages import environment, workplace
-from tests.patience import PATIENCE
-
-__all__ = ["ScreenedTerminal", "Size", "at_work", "call", "draw", "main"]
+from tests.cli.terminals import Terminal, terminal
+from tests.docs.pages import workplace
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 FONTS = "ui-monospace, Menlo, Consolas, monospace"
@@ -50,68 +38,22 @@ class Size(NamedTuple):
 SMALL = Size()
 
 
-class ScreenedTerminal:
-    """A command at a terminal whose screen can be read, and the person who types there."""
-
-    def __init__(self, master: int, size: Size, command: str) -> None:
-        self._master = master
-        self.screen = pyte.Screen(*size)
-        self._stream = pyte.ByteStream(self.screen)
-        self._stream.feed(f"$ {command}\r\n".encode())
-
-    def wait_for(self, words: str) -> None:
-        """Read until ``words`` are on the screen."""
-        while words not in "\n".join(self.screen.display):
-            ready, _, _ = select.select([self._master], [], [], PATIENCE)
-            assert ready, f"{words!r} never came: {self.shown()}"
-            self._stream.feed(os.read(self._master, 4096))
-
-    def type(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
-
-    def rest(self) -> None:
-        """Read to the end of the command."""
-        try:
-            while written := os.read(self._master, 4096):
-                self._stream.feed(written)
-        except OSError:  # the other side is closed
-            pass
-
-    def shown(self) -> list[str]:
-        """The lines of the screen, without those that are empty at its end."""
-        return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
-
-
 @contextmanager
-def at_work(folder: Path, *arguments: str, size: Size = SMALL) -> Generator[ScreenedTerminal]:
-    """Run ``anabranch`` with ``arguments`` in ``folder``, at a terminal of that size."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
-    variables = {**environment(folder), "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm-256color"}
-    with subprocess.Popen(
-        [sys.executable, "-c", AT_TERMINAL, "anabranch", *arguments],
-        cwd=folder,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env=variables,
-        start_new_session=True,
-    ) as process:
-        os.close(slave)
-        try:
-            yield ScreenedTerminal(master, size, " ".join(["anabranch", *arguments]))
-        finally:
-            process.kill()
-            os.close(master)
+def at_work(folder: Path, *arguments: str, size: Size = SMALL) -> Generator[Terminal]:
+    """Run ``anabranch`` with ``arguments`` in ``folder``, at a terminal that begins with the command."""
+    colours = {"TERM": "xterm-256color"}
+    with terminal(*arguments, whole=True, environment=colours, folder=folder, size=size) as person:
+        person.begin(" ".join(["$ anabranch", *arguments]))
+        yield person
 
 
-def draw(terminal: ScreenedTerminal, title: str) -> str:
+def draw(person: Terminal, title: str) -> str:
     """Return the screen as SVG."""
     console = Console(
-        record=True, width=terminal.screen.columns, file=io.StringIO(), force_terminal=True
+        record=True, width=person.drawn.columns, file=io.StringIO(), force_terminal=True
     )
-    for row, shown in enumerate(terminal.shown()):
-        line = terminal.screen.buffer[row]
+    for row, shown in enumerate(person.screen.split("\n")):
+        line = person.drawn.buffer[row]
         alike = groupby((line[column] for column in range(len(shown))), _style)
         pieces = [("".join(char.data for char in chars), style) for style, chars in alike]
         console.print(Text.assemble(*pieces), overflow="crop", no_wrap=True)
@@ -139,40 +81,37 @@ def _color(name: str) -> str | None:
     return {"brown": "yellow"}.get(name, re.sub("^bright(?=[a-z])", "bright_", name))
 
 
-def refund(folder: Path) -> ScreenedTerminal:
+def refund(folder: Path) -> Terminal:
     """The README's tool: the user approves a refund in a form."""
-    with at_work(folder, "call", "refund.py", "refund", "order=A1", "amount=20") as terminal:
-        terminal.wait_for("approve")
-        terminal.type("y\r")
-        terminal.rest()
-    return terminal
+    with at_work(folder, "call", "refund.py", "refund", "order=A1", "amount=20") as person:
+        person.wait_for("approve")
+        person.type("y\r")
+    return person
 
 
-def call(folder: Path) -> ScreenedTerminal:
+def call(folder: Path) -> Terminal:
     """A tool whose question is a form, and whose model is the user."""
-    with at_work(folder, "call", "wizard.py", "plan_trip", "days=2") as terminal:
-        terminal.wait_for("city:")
-        terminal.type("Vienna\r")
-        terminal.wait_for("assistant:")
-        terminal.type("Walk the Ring.\r")
-        terminal.rest()
-    return terminal
+    with at_work(folder, "call", "wizard.py", "plan_trip", "days=2") as person:
+        person.wait_for("city:")
+        person.type("Vienna\r")
+        person.wait_for("assistant:")
+        person.type("Walk the Ring.\r")
+    return person
 
 
-def demo(folder: Path) -> ScreenedTerminal:
+def demo(folder: Path) -> Terminal:
     """The demonstration, with the first card picked."""
-    with at_work(folder, "demo", size=Size(112, 72)) as terminal:
-        terminal.wait_for("Card number")
-        terminal.type("3\r")
-        terminal.rest()
-    return terminal
+    with at_work(folder, "demo", size=Size(112, 72)) as person:
+        person.wait_for("Card number")
+        person.type("3\r")
+    return person
 
 
-def inspect(folder: Path) -> ScreenedTerminal:
+def inspect(folder: Path) -> Terminal:
     """All that there is to know about a tool before it is called."""
-    with at_work(folder, "inspect", "book_flight.py") as terminal:
-        terminal.rest()
-    return terminal
+    with at_work(folder, "inspect", "book_flight.py") as person:
+        pass
+    return person
 
 
 SCENES = {
@@ -188,8 +127,8 @@ def main() -> None:
     for name, scene in SCENES.items():
         folder = Path(tempfile.mkdtemp())
         try:
-            terminal = scene(workplace(folder))
-            (PICTURES / f"{name}.svg").write_text(draw(terminal, "anabranch"), encoding="utf-8")
+            person = scene(workplace(folder))
+            (PICTURES / f"{name}.svg").write_text(draw(person, "anabranch"), encoding="utf-8")
         finally:
             shutil.rmtree(folder)
 

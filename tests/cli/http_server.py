@@ -10,18 +10,18 @@ from mcp.server.mcpserver import MCPServer
 from starlette.types import ASGIApp
 
 from anabranch.cli._endpoint import CONCURRENCY, Endpoint, listen
-from anabranch.cli._http_access import Access
+from anabranch.cli._http_access import app_of
 from anabranch.cli._http_server import Bounds, configure
 
 
 def guarded(server: Any, *tokens: str) -> ASGIApp:
     """Return the application of ``anabranch serve --token``."""
-    return Access(tokens=tokens).app(server, Endpoint())
+    return app_of(server, Endpoint(token=",".join(tokens)))
 
 
 def mcp_app() -> ASGIApp:
     server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
-    return Access().app(server, Endpoint())
+    return guarded(server)
 
 
 @asynccontextmanager

@@ -8,12 +8,12 @@ from mcp.server.mcpserver import MCPServer
 
 from anabranch._terminal import UsageError
 from anabranch.cli._endpoint import Endpoint, is_loopback
-from anabranch.cli._http_access import Access
+from anabranch.cli._http_access import app_of
 
 
-async def posted(access: Access, host: str, origin: str | None = None) -> httpx2.Response:
+async def posted(endpoint: Endpoint, host: str, origin: str | None = None) -> httpx2.Response:
     server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
-    app = access.app(server, Endpoint(host="0.0.0.0", stateless=True))  # noqa: S104 - nothing is bound
+    app = app_of(server, endpoint)
     headers = {"host": host, "accept": "application/json, text/event-stream"}
     if origin is not None:
         headers["origin"] = origin
@@ -25,7 +25,12 @@ async def posted(access: Access, host: str, origin: str | None = None) -> httpx2
         return await client.post("/mcp", headers=headers, json={})
 
 
-PROXIED = Access(("tools.example.org",), ("https://app.example.org",))
+PROXIED = Endpoint(
+    host="0.0.0.0",  # noqa: S104 - nothing is bound
+    allowed_host=["tools.example.org"],
+    allowed_origin=["https://app.example.org"],
+    stateless=True,
+)
 
 
 @pytest.mark.parametrize("host", ["localhost:8000", "tools.example.org", "tools.example.org:443"])
@@ -47,7 +52,7 @@ async def test_another_origin_is_refused_with_the_option_to_set() -> None:
 
 
 async def test_any_name_passes_only_if_that_is_said() -> None:
-    assert (await posted(Access(("*",)), "evil.example")).status_code != 421
+    assert (await posted(Endpoint(allowed_host=["*"]), "evil.example")).status_code != 421
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "tools.example.org"])  # noqa: S104
@@ -65,7 +70,7 @@ def test_this_machine_needs_no_name(host: str) -> None:
 @pytest.mark.parametrize("stateless", [True, False])
 async def test_a_stateless_server_offers_no_session(stateless: bool) -> None:
     server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
-    app = Access().app(server, Endpoint(stateless=stateless, session_ttl=60))
+    app = app_of(server, Endpoint(stateless=stateless, session_ttl=60))
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
     headers = {"host": "localhost", "accept": "application/json, text/event-stream"}

@@ -17,8 +17,6 @@ from anabranch import BranchContext, tool
 from anabranch._terminal import UsageError
 from anabranch.cli import main
 from anabranch.cli._connection import server_of
-from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._http_access import Access
 from anabranch.cli._option_values import headers_of, read_tokens
 from anabranch.mcp import (
     ServerOptions,
@@ -28,7 +26,7 @@ from anabranch.mcp import (
     install_fastmcp,
 )
 from anabranch.stores import open_store
-from tests.cli.http_server import serving
+from tests.cli.http_server import guarded, serving
 
 ALICE, BOB = "a" * 32, "b" * 32
 KEY = "a secret of at least thirty-two bytes"
@@ -57,7 +55,7 @@ def client_of(address: tuple[str, int], token: str, mode: str, answer: Any = acc
 @pytest.mark.parametrize("sent", [None, "Bearer wrong", f"Bearer {ALICE[1:]}", f"Basic {ALICE}"])
 async def test_without_the_token_a_request_gets_401_as_the_sdk_says_it(sent: str | None) -> None:
     server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
-    app = Access(tokens=(ALICE, BOB)).app(server, Endpoint())
+    app = guarded(server, ALICE, BOB)
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         headers = {} if sent is None else {"authorization": sent}
@@ -70,7 +68,7 @@ async def test_without_the_token_a_request_gets_401_as_the_sdk_says_it(sent: str
 async def test_stored_calls_are_bound_to_the_token(mode: str) -> None:
     store = open_store("memory:")
     server = create_server("s", [ask], keys=[KEY], store=store)
-    app = Access(tokens=(ALICE, BOB)).app(server, Endpoint())
+    app = guarded(server, ALICE, BOB)
     principals: list[str] = []
 
     async def look(context: Any, params: Any) -> types.ElicitResult:
@@ -89,7 +87,7 @@ async def test_stored_calls_are_bound_to_the_token(mode: str) -> None:
 
 async def test_a_state_is_bound_to_the_token() -> None:
     server = create_server("s", [ask], keys=[KEY])
-    app = Access(tokens=(ALICE, BOB)).app(server, Endpoint())
+    app = guarded(server, ALICE, BOB)
     async with serving(app) as address:
         async with client_of(address, ALICE, "2026-07-28") as client:
             asked = await client.session.call_tool("ask", {}, allow_input_required=True)
@@ -118,7 +116,7 @@ AUTH = AuthSettings(issuer_url=AnyHttpUrl("https://login.example.org"), resource
 
 async def test_a_server_with_a_verifier_of_its_own_checks_tokens_itself() -> None:
     server = create_server("s", [ask], keys=[KEY], auth=AUTH, token_verifier=Verifier())
-    app = Access(tokens=(ALICE,)).app(server, Endpoint())
+    app = guarded(server, ALICE)
     async with (
         serving(app) as address,
         client_of(address, BOB, "2026-07-28") as client,

@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
@@ -53,53 +52,41 @@ _REFUSALS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The names and origins that requests may carry, in addition to those of this machine.
+def security_of(endpoint: Endpoint) -> TransportSecuritySettings:
+    """Return the names and origins of ``endpoint``, and those of this machine, for the SDK."""
+    hosts = endpoint.allowed_host or []
+    names = [*LOOPBACK, *hosts]
+    own = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=ANY not in hosts,
+        allowed_hosts=_with_ports(names),
+        allowed_origins=_with_ports([*own, *(endpoint.allowed_origin or [])]),
+    )
 
-    With ``tokens``, each request needs one of the tokens, unless the server checks tokens itself.
+
+def app_of(server: AnyServer, endpoint: Endpoint) -> ASGIApp:
+    """Return the application that serves ``server`` at ``endpoint``.
+
+    With tokens, each request needs one of the tokens, unless the server checks tokens itself.
     """
-
-    hosts: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
-    tokens: tuple[str, ...] = field(default=(), repr=False)
-
-    @classmethod
-    def of(cls, endpoint: Endpoint) -> Self:
-        """Return the names, origins and tokens that the options of a command give."""
-        hosts, origins = tuple(endpoint.allowed_host or ()), tuple(endpoint.allowed_origin or ())
-        return cls(hosts, origins, read_tokens(endpoint.token))
-
-    def settings(self) -> TransportSecuritySettings:
-        """Return these rules as the SDK's ``TransportSecuritySettings``."""
-        names = [*LOOPBACK, *self.hosts]
-        own = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
-        return TransportSecuritySettings(
-            enable_dns_rebinding_protection=ANY not in self.hosts,
-            allowed_hosts=_with_ports(names),
-            allowed_origins=_with_ports([*own, *self.origins]),
+    session_ttl, tokens = endpoint.lasting, read_tokens(endpoint.token)
+    if is_fastmcp(server):
+        app = _fastmcp_app(server, security_of(endpoint), session_ttl)
+    else:
+        app = server.streamable_http_app(
+            host=endpoint.host,
+            stateless_http=session_ttl is None,
+            session_idle_timeout=session_ttl,
+            max_sessions=SESSIONS,
+            transport_security=security_of(endpoint),
         )
-
-    def app(self, server: AnyServer, endpoint: Endpoint) -> ASGIApp:
-        """Return the application that serves ``server`` by these rules, within ``endpoint``."""
-        session_ttl = endpoint.lasting
-        if is_fastmcp(server):
-            app = _fastmcp_app(server, self.settings(), session_ttl)
-        else:
-            app = server.streamable_http_app(
-                host=endpoint.host,
-                stateless_http=session_ttl is None,
-                session_idle_timeout=session_ttl,
-                max_sessions=SESSIONS,
-                transport_security=self.settings(),
-            )
-        is_open = not (self.tokens or checks_tokens(server))
-        served: ASGIApp = SharedRequests(
-            _Explained(app), endpoint.concurrency, endpoint.share, by_token=not is_open
-        )
-        if self.tokens and not checks_tokens(server):
-            served = authenticated(served, self.tokens)
-        return Watched(served, Health.of(server))
+    checks = checks_tokens(server)
+    served: ASGIApp = SharedRequests(
+        _Explained(app), endpoint.concurrency, endpoint.share, by_token=bool(tokens) or checks
+    )
+    if tokens and not checks:
+        served = authenticated(served, tokens)
+    return Watched(served, Health.of(server))
 
 
 def checks_tokens(server: AnyServer) -> bool:

@@ -32,7 +32,7 @@ from anabranch.cli._combined_server import (
     tool_names,
 )
 from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._http_access import Access, checks_tokens
+from anabranch.cli._http_access import app_of, checks_tokens
 from anabranch.cli._http_server import Bounds, Lifetime, serve_app, serve_workers
 from anabranch.cli._options import MODEL, STORE, TOKEN
 from anabranch.cli._output import protocol_on_stdout
@@ -90,17 +90,13 @@ def serve(recipe: ServerRecipe, endpoint: Endpoint) -> None:
 async def _serve_stdio(server: AnyServer, around: AbstractAsyncContextManager[object]) -> None:
     async with around:
         with protocol_on_stdout():
-            await _run(server)
-
-
-async def _run(server: AnyServer) -> None:
-    try:
-        if is_fastmcp(server):
-            await server.run_stdio_async(show_banner=False)
-        else:
-            await server.run_stdio_async()
-    except* BrokenPipeError:
-        pass  # the client has died; the SDK's server has ended its calls nevertheless
+            try:
+                if is_fastmcp(server):
+                    await server.run_stdio_async(show_banner=False)
+                else:
+                    await server.run_stdio_async()
+            except* BrokenPipeError:
+                pass  # the client has died; the SDK's server has ended its calls nevertheless
 
 
 async def _require_store(url: str) -> None:
@@ -130,7 +126,7 @@ def _serve_http(
             on_started()
             serve_workers(worker, listener, endpoint.workers, bounds)
         else:
-            app = Access.of(endpoint).app(made.server, endpoint)
+            app = app_of(made.server, endpoint)
             serve_app(app, listener, bounds, on_started=on_started, around=made.around)
 
 
@@ -156,7 +152,7 @@ class WorkerApp:
             sys.exit()
         # A session of the handshake era lives in one process, and its next request may reach
         # another worker, so no sessions are offered.
-        app = Access.of(self.endpoint).app(server, replace(self.endpoint, stateless=True))
+        app = app_of(server, replace(self.endpoint, stateless=True))
         return Lifetime(app, self.recipe.persistence.grace, around=_ending_with_parent(around))
 
     def _check(self, server: AnyServer) -> None:

@@ -156,13 +156,6 @@ def open_engine(name: str | None, store: str | None) -> Engine | None:
     """Return the engine of this name for a store; ``None`` for the engine of this process."""
     if name is None or name in {"", "in-process"}:
         return None
-    try:
-        return _dbos(name, store)
-    except StoreError as error:
-        raise UsageError(str(error)) from error
-
-
-def _dbos(name: str, store: str | None) -> Engine:
     place, options, schema = _schema_of(name)
     if place != DBOS and "://" not in place:
         raise UsageError(f"There is no engine {name!r}. Give in-process, dbos or postgresql://…")
@@ -175,7 +168,10 @@ def _dbos(name: str, store: str | None) -> Engine:
         url = store
     with needs_extra("dbos", "The engine", UsageError):
         from anabranch.engines import DBOSEngine
-    return DBOSEngine(url, schema=schema)
+    try:
+        return DBOSEngine(url, schema=schema)
+    except StoreError as error:
+        raise UsageError(str(error)) from error
 
 
 def _schema_of(name: str) -> tuple[str, str, str]:

@@ -40,13 +40,7 @@ MAX_TYPED = 16
 
 
 class Respondent:
-    """Answers a tool from the command line.
-
-    Args:
-        console: shows questions, and prints messages.
-        sampler: the model, if one is configured.
-        answers: the answers from a file, if there is one.
-    """
+    """Answers a tool from the command line."""
 
     def __init__(
         self, console: Console, *, sampler: Sampler | None = None, answers: Answers | None = None

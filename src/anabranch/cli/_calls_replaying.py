@@ -52,22 +52,12 @@ class OfferedTools:
         self._offered = ", ".join(sorted(self._tools))
 
     async def replay(self, stores: Stores, name: str) -> Replayed:
-        """Replay the call that ``name`` stands for, without any effect.
-
-        Raises:
-            NoSuchCallError: if the store has no such call.
-            UsageError: if the targets do not offer its tool.
-            StoreError: if the store fails.
-        """
+        """Replay the call that ``name`` stands for, without any effect."""
         record = await find_call(stores.calls, name)
         return await self._replay(stores, record, self._tool_of(record))
 
     async def replay_open(self, stores: Stores, names: Sequence[str]) -> list[Replayed]:
-        """Replay every open call, or those of the tools ``names``, without any effect.
-
-        Raises:
-            StoreError: if the store fails.
-        """
+        """Replay every open call, or those of the tools ``names``, without any effect."""
         missing = f"no such tool: {self._targets} offers {self._offered}"
         return [
             await self._replay(stores, record, self._tools[record.tool])
@@ -78,7 +68,7 @@ class OfferedTools:
         ]
 
     async def undo(self, stores: Stores, name: str, *, yes: bool) -> Undone:
-        """Undo the call that ``name`` stands for, and end it; see :func:`undo_call`."""
+        """Undo the call that ``name`` stands for, and end it."""
         record = await find_call(stores.calls, name)
         tool = self._tool_of(record)
         runtime = await runtime_of(stores.trees, record)
@@ -124,17 +114,7 @@ async def undo_call(
 ) -> Undone:
     """Undo the effects of an open call of ``tool``, and end the call.
 
-    Args:
-        calls: store of the call.
-        record: the call.
-        tool: code whose undos run.
-        runtime: conversation around the call; ``None`` if the store no longer has it.
-        yes: whether to undo without asking the user.
-
-    Raises:
-        FailedError: if the call is not open or is running, or if the code takes another way.
-        UsageError: if the user must be asked and there is no terminal.
-        StoreError: if the store fails.
+    ``runtime`` has the conversation around the call, and is ``None`` if the store no longer has it.
     """
     service = CallService(runtime or Runtime(), Durability(calls))
     clock = service.runtime.clock

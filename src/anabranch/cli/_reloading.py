@@ -28,12 +28,7 @@ from anabranch.errors import AnabranchError, ToolError, format_for_author, is_au
 
 
 class ReloadedTools:
-    """A source of an agent's tools: the present tools of the targets.
-
-    Args:
-        targets: files and modules.
-        console: shows each reload.
-    """
+    """A source of an agent's tools: the present tools of the targets, which are files and modules."""
 
     def __init__(self, targets: Sequence[str], console: Console) -> None:
         self._targets = targets

@@ -110,11 +110,7 @@ class Stores(NamedTuple):
 
     @classmethod
     def at(cls, url: str) -> Stores:
-        """Return the stores at ``url``.
-
-        Raises:
-            StoreError: if the URL names no store.
-        """
+        """Return the stores at ``url``."""
         from anabranch.stores import open_run_events, open_stores
 
         calls, trees = open_stores(url)
@@ -131,7 +127,10 @@ def with_store(
     work: Callable[[S], Awaitable[T]],
     *failures: type[Exception],
 ) -> T:
-    """Open the store with ``opened``, await ``work`` with it, close it, and return the result."""
+    """Open the store with ``opened``, await ``work`` with it, close it, and return the result.
+
+    An error of the store, or one of ``failures``, fails the command.
+    """
     expected: tuple[type[Exception], ...] = (StoreError, *failures)
 
     async def run() -> T:

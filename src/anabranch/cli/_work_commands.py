@@ -122,13 +122,7 @@ def cancel_command(
 
 
 async def _whole(stores: Stores, name: str) -> str:
-    """Return the whole id of the conversation, or call, that ``name`` stands for, if there is one.
-
-    Raises:
-        AmbiguousIdError: if the ids of several conversations begin with ``name``.
-        AmbiguousCallError: if the ids of several calls begin with ``name``.
-        StoreError: if the store fails.
-    """
+    """Return the whole id of the conversation, or call, that ``name`` stands for, if there is one."""
     if await stores.events.turn(name) is not None:
         return name
     if (thread := await find_thread(stores.trees, name)) is not None:

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.stores import open_memory_store, open_run_events, open_store, open_tree_store
+from anabranch.stores import open_store, open_tree_store
 from tests.postgres import Server
 from tests.suites.call_samples import OpenCallStore
-from tests.suites.memory_store_checks import OpenMemoryStore
-from tests.suites.run_event_checks import OpenRunEvents
 from tests.suites.tree_samples import OpenTreeStore
 
 
-def _new_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+def new_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    """Return the URL of a new store of a kind."""
     if kind == "postgresql":
         server: Server = request.getfixturevalue("postgres")
         return server.new_url()
@@ -25,7 +24,7 @@ def _new_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a new store that can be opened several times."""
-    return _new_url(request.param, request, tmp_path)
+    return new_url(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def open_shared(url: str) -> OpenCallStore:
 @pytest.fixture(params=["sqlite", "postgresql", "memory"])
 def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> OpenCallStore:
     """Opens a new store; to be used once."""
-    return partial(open_store, _new_url(request.param, request, tmp_path))
+    return partial(open_store, new_url(request.param, request, tmp_path))
 
 
 @pytest.fixture
@@ -49,22 +48,4 @@ def open_shared_trees(url: str) -> OpenTreeStore:
 @pytest.fixture(params=["sqlite", "postgresql", "memory"])
 def open_any_trees(request: pytest.FixtureRequest, tmp_path: Path) -> OpenTreeStore:
     """Opens a new store of conversations; to be used once."""
-    return partial(open_tree_store, _new_url(request.param, request, tmp_path))
-
-
-@pytest.fixture
-def open_shared_events(url: str) -> OpenRunEvents:
-    """Opens the same new store of run events every time."""
-    return partial(open_run_events, url)
-
-
-@pytest.fixture(params=["sqlite", "postgresql", "memory"])
-def open_any_events(request: pytest.FixtureRequest, tmp_path: Path) -> OpenRunEvents:
-    """Opens a new store of run events; to be used once."""
-    return partial(open_run_events, _new_url(request.param, request, tmp_path))
-
-
-@pytest.fixture(params=["sqlite", "postgresql", "memory"])
-def open_any_memories(request: pytest.FixtureRequest, tmp_path: Path) -> OpenMemoryStore:
-    """Opens a new store of memories; to be used once."""
-    return partial(open_memory_store, _new_url(request.param, request, tmp_path))
+    return partial(open_tree_store, new_url(request.param, request, tmp_path))

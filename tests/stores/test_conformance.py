@@ -1,57 +1,63 @@
-"""Every kind of store passes the published suite."""
+"""Every kind of store passes the suite of its port."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from inspect import iscoroutinefunction
+from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias
+from typing import Any
 
 import pytest
 
+from anabranch.stores import (
+    open_branch_store,
+    open_memory_store,
+    open_run_events,
+    open_store,
+    open_tree_store,
+)
+from tests.stores.conftest import new_url
+from tests.suites import branch_store_checks as branches
 from tests.suites import call_model_checks as call_model
-from tests.suites import call_store_checks as call_store
-from tests.suites import memory_store_checks as memory_store
+from tests.suites import call_store_checks as calls
+from tests.suites import memory_store_checks as memories
 from tests.suites import run_event_checks as run_events
 from tests.suites import run_turn_checks as run_turns
-from tests.suites import shared_call_store_checks as call_sharing
-from tests.suites import shared_run_event_checks as event_sharing
-from tests.suites import shared_tree_store_checks as tree_sharing
-from tests.suites import tree_store_checks as tree_store
-from tests.suites.call_samples import CallStoreCheck, OpenCallStore
-from tests.suites.call_store_checks import CALL_STORE_CHECKS
-from tests.suites.memory_store_checks import MEMORY_STORE_CHECKS, MemoryStoreCheck, OpenMemoryStore
-from tests.suites.run_event_checks import OpenRunEvents, RunEventCheck
-from tests.suites.run_turn_checks import RUN_EVENT_CHECKS
-from tests.suites.shared_call_store_checks import SHARED_CALL_STORE_CHECKS
-from tests.suites.shared_run_event_checks import SHARED_RUN_EVENT_CHECKS
-from tests.suites.shared_tree_store_checks import SHARED_TREE_STORE_CHECKS
-from tests.suites.tree_samples import OpenTreeStore, TreeStoreCheck
-from tests.suites.tree_store_checks import TREE_STORE_CHECKS
+from tests.suites import shared_call_store_checks as shared_calls
+from tests.suites import shared_run_event_checks as shared_run_events
+from tests.suites import shared_tree_store_checks as shared_trees
+from tests.suites import tree_store_checks as trees
 
-Check: TypeAlias = CallStoreCheck | MemoryStoreCheck | TreeStoreCheck | RunEventCheck
+Check = Callable[[Callable[[], Any]], Awaitable[None]]
+"""Checks one promise of the stores that a function opens."""
 
+EACH: dict[Callable[[str], Any], Sequence[Check]] = {
+    open_store: calls.CALL_STORE_CHECKS,
+    open_tree_store: trees.TREE_STORE_CHECKS,
+    open_run_events: run_turns.RUN_EVENT_CHECKS,
+    open_memory_store: memories.MEMORY_STORE_CHECKS,
+    open_branch_store: branches.BRANCH_STORE_CHECKS,
+}
+"""The checks that open a new store once, by the function that opens the store."""
 
-def name_of(check: Check) -> str:
-    return getattr(check, "__name__", repr(check))
+SHARED: dict[Callable[[str], Any], Sequence[Check]] = {
+    open_store: shared_calls.SHARED_CALL_STORE_CHECKS,
+    open_tree_store: shared_trees.SHARED_TREE_STORE_CHECKS,
+    open_run_events: shared_run_events.SHARED_RUN_EVENT_CHECKS,
+    open_branch_store: branches.SHARED_BRANCH_STORE_CHECKS,
+}
+"""The checks that open a store several times over the same data."""
 
-
-SUITES: Sequence[tuple[ModuleType, Sequence[Check]]] = [
-    (call_store, CALL_STORE_CHECKS),
-    (call_model, CALL_STORE_CHECKS),
-    (call_sharing, SHARED_CALL_STORE_CHECKS),
-    (tree_store, TREE_STORE_CHECKS),
-    (tree_sharing, SHARED_TREE_STORE_CHECKS),
-    (memory_store, MEMORY_STORE_CHECKS),
-    (run_events, RUN_EVENT_CHECKS),
-    (run_turns, RUN_EVENT_CHECKS),
-    (event_sharing, SHARED_RUN_EVENT_CHECKS),
-]
-
-
+SUITES = [
+    branches, calls, call_model, memories, run_events, run_turns, shared_calls, shared_run_events,
+    shared_trees, trees,
+]  # fmt: skip
 HELPERS = {"missed", "read_from"}
 
 
-@pytest.mark.parametrize(("module", "checks"), SUITES)
-def test_every_check_is_in_its_list(module: ModuleType, checks: Sequence[Check]) -> None:
+@pytest.mark.parametrize("module", SUITES)
+def test_every_check_is_in_its_list(module: ModuleType) -> None:
+    checks = {check for lists in (EACH, SHARED) for each in lists.values() for check in each}
     written = [
         one
         for name, one in vars(module).items()
@@ -63,50 +69,29 @@ def test_every_check_is_in_its_list(module: ModuleType, checks: Sequence[Check])
     assert [one for one in written if one not in checks] == []
 
 
-@pytest.mark.parametrize("check", CALL_STORE_CHECKS, ids=name_of)
-async def test_a_store_of_calls_keeps_the_promises_of_the_port(
-    check: CallStoreCheck, open_any: OpenCallStore
+def cases(checks: dict[Callable[[str], Any], Sequence[Check]]) -> list[Any]:
+    """Return each check with the function that opens its store."""
+    return [
+        pytest.param(opens, check, id=f"{opens.__name__}-{getattr(check, '__name__', check)}")
+        for opens, several in checks.items()
+        for check in several
+    ]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "memory"])
+@pytest.mark.parametrize(("opens", "check"), cases(EACH))
+async def test_a_store_keeps_the_promises_of_its_port(
+    opens: Callable[[str], Any],
+    check: Check,
+    kind: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> None:
-    await check(open_any)
+    await check(partial(opens, new_url(kind, request, tmp_path)))
 
 
-@pytest.mark.parametrize("check", SHARED_CALL_STORE_CHECKS, ids=name_of)
-async def test_a_shared_store_of_calls_keeps_the_promises_of_the_port(
-    check: CallStoreCheck, open_shared: OpenCallStore
+@pytest.mark.parametrize(("opens", "check"), cases(SHARED))
+async def test_a_shared_store_keeps_the_promises_of_its_port(
+    opens: Callable[[str], Any], check: Check, url: str
 ) -> None:
-    await check(open_shared)
-
-
-@pytest.mark.parametrize("check", TREE_STORE_CHECKS, ids=name_of)
-async def test_a_store_of_conversations_keeps_the_promises_of_the_port(
-    check: TreeStoreCheck, open_any_trees: OpenTreeStore
-) -> None:
-    await check(open_any_trees)
-
-
-@pytest.mark.parametrize("check", SHARED_TREE_STORE_CHECKS, ids=name_of)
-async def test_a_shared_store_of_conversations_keeps_the_promises_of_the_port(
-    check: TreeStoreCheck, open_shared_trees: OpenTreeStore
-) -> None:
-    await check(open_shared_trees)
-
-
-@pytest.mark.parametrize("check", RUN_EVENT_CHECKS, ids=name_of)
-async def test_a_store_of_run_events_keeps_the_promises_of_the_port(
-    check: RunEventCheck, open_any_events: OpenRunEvents
-) -> None:
-    await check(open_any_events)
-
-
-@pytest.mark.parametrize("check", SHARED_RUN_EVENT_CHECKS, ids=name_of)
-async def test_a_shared_store_of_run_events_keeps_the_promises_of_the_port(
-    check: RunEventCheck, open_shared_events: OpenRunEvents
-) -> None:
-    await check(open_shared_events)
-
-
-@pytest.mark.parametrize("check", MEMORY_STORE_CHECKS, ids=name_of)
-async def test_a_store_of_memories_keeps_the_promises_of_the_port(
-    check: MemoryStoreCheck, open_any_memories: OpenMemoryStore
-) -> None:
-    await check(open_any_memories)
+    await check(partial(opens, url))

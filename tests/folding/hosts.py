@@ -3,37 +3,22 @@
 from typing import Any
 
 from mcp import Client
-from mcp_types import CallToolResult
-
-from anabranch.folding import BranchService, folding_tools
-from anabranch.mcp import create_server
 
 ERAS = {"modern": "2026-07-28", "handshake": "legacy"}
+TASK = {"description": "Find it", "prompt": "Look everywhere."}
 
 
 class Host:
     """A host of another maker: each call on a connection of its own."""
 
-    def __init__(self, branches: BranchService, mode: Any) -> None:
-        self._branches = branches
+    def __init__(self, server: Any, mode: Any) -> None:
+        self._server = server
         self._mode = mode
 
-    async def result(self, tool: str, **given: Any) -> CallToolResult:
-        server = create_server("folding", folding_tools(self._branches), keys=["k" * 32])
-        async with Client(server, mode=self._mode) as client:
-            return await client.call_tool(tool, given)
-
-    async def call(self, tool: str, **given: Any) -> dict[str, Any]:
-        result = await self.result(tool, **given)
-        assert not result.is_error, result
-        assert result.structured_content is not None
-        content: dict[str, Any] = result.structured_content
-        return content
-
-    async def refusal(self, tool: str, **given: Any) -> str:
-        result = await self.result(tool, **given)
-        assert result.is_error, result
-        return "".join(getattr(block, "text", "") for block in result.content)
-
-
-TASK = {"description": "Find it", "prompt": "Look everywhere."}
+    async def call(self, tool: str, **given: Any) -> Any:
+        """Return the structured result, or the text of the refusal."""
+        async with Client(self._server, mode=self._mode) as client:
+            result = await client.call_tool(tool, given)
+        if result.is_error:
+            return "".join(getattr(block, "text", "") for block in result.content)
+        return result.structured_content

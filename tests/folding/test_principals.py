@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
-from mcp import Client
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from pydantic import AnyHttpUrl
@@ -15,10 +13,8 @@ from pydantic import AnyHttpUrl
 from anabranch.folding import BranchService, UnknownBranchError, folding_tools
 from anabranch.mcp import create_server
 from anabranch.stores import open_branch_store
+from tests.folding.hosts import ERAS, TASK, Host
 from tests.mcp.harness import bearing, http
-
-ERAS = {"modern": "2026-07-28", "handshake": "legacy"}
-TASK = {"description": "Find it", "prompt": "Look everywhere."}
 
 
 class Verifier:
@@ -46,28 +42,12 @@ async def served(branches: BranchService) -> AsyncGenerator[str]:
         yield url
 
 
-class Caller:
-    """A principal, each of whose calls is made on a connection of its own."""
-
-    def __init__(self, url: str, token: str, mode: Any) -> None:
-        self._server = bearing(url, token)
-        self._mode = mode
-
-    async def call(self, tool: str, **given: Any) -> Any:
-        """The structured result, or the text of the refusal."""
-        async with Client(self._server, mode=self._mode) as client:
-            result = await client.call_tool(tool, given)
-        if result.is_error:
-            return "".join(getattr(block, "text", "") for block in result.content)
-        return result.structured_content
-
-
 @pytest.mark.parametrize("era", list(ERAS))
 async def test_the_branches_of_another_principal_are_unknown(era: str) -> None:
     """Excludes operations without the caller's identity: a status is authorised like a return."""
     branches = BranchService(open_branch_store("memory:"))
     async with served(branches) as url:
-        owner, other = (Caller(url, name * 16, ERAS[era]) for name in "ab")
+        owner, other = (Host(bearing(url, name * 16), ERAS[era]) for name in "ab")
         made = await owner.call("branch_create", **TASK)
         branch, session = {"branch_id": made["branch_id"]}, {"session_id": made["session_id"]}
         never = str(UnknownBranchError("br_never"))

@@ -1,4 +1,4 @@
-"""What is refused of a branch: each code over both eras of MCP, and natively, and nothing is created."""
+"""Each refusal of a folding tool has its code, and changes nothing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from anabranch.agents import Agent, Folding
-from anabranch.folding import BranchService, FoldingSettings, _errors
-from anabranch.messages import SampleReply
+from anabranch.folding import (
+    BranchEvent,
+    BranchService,
+    FoldingError,
+    FoldingSettings,
+    _errors,
+    folding_tools,
+)
 from anabranch.stores import open_branch_store
-from anabranch.testing import ManualClock, MockModel, calls
-from tests.agents.memory import MemoryTrees
-from tests.folding.harness import heard
-from tests.folding.hosts import ERAS, TASK, Host
+from anabranch.testing import ManualClock, MockClient, run_tool
+from tests.folding.hosts import TASK
 
 SETTINGS = FoldingSettings(
     default_budget=1_000,
@@ -34,32 +37,6 @@ async def fail(text: str) -> str:
     if "unsearchable" in text:
         raise OSError(text)
     return text
-
-
-class Broken(Host):
-    """A host with one open branch, and what each word in a test's arguments stands for."""
-
-    def __init__(self, mode: Any) -> None:
-        self.clock = ManualClock()
-        self.branches = BranchService(
-            open_branch_store("memory:"), settings=SETTINGS, clock=self.clock, scrub=fail
-        )
-        self.known: dict[str, str] = {}
-        super().__init__(self.branches, mode)
-
-    async def begin(self) -> dict[str, Any]:
-        made = await self.call("branch_create", **TASK)
-        self.known = {"$branch": made["branch_id"], "$session": made["session_id"]}
-        return made
-
-    async def try_it(self, tool: str, given: dict[str, Any]) -> str:
-        filled = {name: self.known.get(str(value), value) for name, value in given.items()}
-        return await self.refusal(tool, **filled)
-
-
-@pytest.fixture(params=list(ERAS))
-def host(request: pytest.FixtureRequest) -> Broken:
-    return Broken(ERAS[request.param])
 
 
 CREATE, RETURN, STATUS, REPORT = "branch_create", "branch_return", "branch_status", "branch_report"
@@ -92,6 +69,7 @@ REFUSALS: list[tuple[str, str, dict[str, Any]]] = [
     ("FOLD020", CREATE, {**TASK, "parent_branch_id": ""}),
     ("FOLD021", RETURN, {"message": "m" * 50_001, **IN}),
     ("FOLD022", STATUS, {"branch_id": "$branch", "session_id": "another"}),
+    ("FOLD022", RETURN, {"message": "m", "branch_id": "$branch", "session_id": "another"}),
     ("FOLD022", CREATE, {**TASK, "parent_branch_id": "$branch", "session_id": "another"}),
     ("FOLD023", CREATE, {**TASK, "timeout_seconds": 0}),
     ("FOLD023", CREATE, {**TASK, "timeout_seconds": -5}),
@@ -102,19 +80,36 @@ REFUSALS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-async def test_each_refusal_has_its_code_and_changes_nothing(host: Broken) -> None:
-    """Excludes refusals without a code, over the protocol as well."""
-    made = await host.begin()
-    before = await host.call(STATUS, branch_id=made["branch_id"])
+async def test_each_refusal_has_its_code_and_changes_nothing() -> None:
+    events: list[BranchEvent] = []
+    service = BranchService(
+        open_branch_store("memory:"),
+        settings=SETTINGS,
+        clock=ManualClock(),
+        scrub=fail,
+        listener=events.append,
+    )
+    tools = {each.name: each for each in folding_tools(service)}
+
+    async def call(tool: str, **given: Any) -> Any:
+        return await run_tool(tools[tool], given, MockClient())
+
+    made = await call(CREATE, **TASK)
+    known = {"$branch": made.branch_id, "$session": made.session_id}
+    before = await call(STATUS, branch_id=made.branch_id)
     for code, tool, given in REFUSALS:
-        text = await host.try_it(tool, given)
-        assert f"{code}: " in text, (code, tool, given, text)
-    assert await host.call(STATUS, branch_id=made["branch_id"]) == before
-    inner = await host.call(CREATE, **TASK, session_id=made["session_id"])
-    assert "FOLD004" in await host.refusal(CREATE, **TASK, session_id=made["session_id"])
-    await host.call(RETURN, message="m", branch_id=inner["branch_id"])
-    twice = await host.refusal(RETURN, message="m", branch_id=inner["branch_id"])
-    assert "FOLD003" in twice
+        filled = {name: known.get(str(value), value) for name, value in given.items()}
+        with pytest.raises(FoldingError, match=f"^{code}: ") as refused:
+            await call(tool, **filled)
+        assert refused.value.code == code, (tool, given)
+    assert await call(STATUS, branch_id=made.branch_id) == before
+    assert [event.kind for event in events] == ["created"]
+    inner = await call(CREATE, **TASK, session_id=made.session_id)
+    with pytest.raises(FoldingError, match="FOLD004"):
+        await call(CREATE, **TASK, session_id=made.session_id)
+    await call(RETURN, message="m", branch_id=inner.branch_id)
+    with pytest.raises(FoldingError, match="FOLD003"):
+        await call(RETURN, message="m", branch_id=inner.branch_id)
 
 
 def test_every_code_that_is_defined_is_one_that_a_caller_meets() -> None:
@@ -126,31 +121,3 @@ def test_every_code_that_is_defined_is_one_that_a_caller_meets() -> None:
     assert set(re.findall(r"FOLD\d{3}", source)) == (
         {code for code, _, _ in REFUSALS} | elsewhere | internal
     )
-
-
-@pytest.mark.parametrize("era", list(ERAS))
-async def test_the_schema_refuses_values_of_another_type(era: str) -> None:
-    host = Broken(ERAS[era])
-    for given in ({"description": "d"}, {**TASK, "budget": "much"}, {**TASK, "prompt": ["p"]}):
-        assert await host.refusal(CREATE, **given)
-    assert await host.branches.branches("") == []
-
-
-@pytest.mark.parametrize(
-    ("code", "tool", "given"),
-    [each for each in REFUSALS if each[1] == CREATE and "session_id" not in each[2]
-     and "parent_branch_id" not in each[2]],
-)  # fmt: skip
-async def test_natively_the_model_reads_the_same_code(
-    code: str, tool: str, given: dict[str, Any]
-) -> None:
-    branches = BranchService(
-        open_branch_store("memory:"), settings=SETTINGS, clock=ManualClock(), scrub=fail
-    )
-    replies: list[SampleReply | str] = [calls(("c", tool, given)), "ok"]
-    model = MockModel(lambda request: replies.pop(0))
-    agent = Agent(MemoryTrees(), model, tools=[Folding(branches)])
-    thread = await agent.begin()
-    await agent.say(thread.id, "Go")
-    assert heard(model.requests[-1]).startswith(f"{code}: ")
-    assert await branches.branches(thread.id) == []

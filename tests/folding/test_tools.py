@@ -3,6 +3,7 @@
 import pytest
 
 from anabranch.folding import BranchService, FoldingSettings, folding_tools
+from anabranch.mcp import create_server
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
 from tests.folding.hosts import ERAS, TASK, Host
@@ -19,7 +20,8 @@ def branches() -> BranchService:
 
 @pytest.fixture(params=list(ERAS))
 def host(request: pytest.FixtureRequest, branches: BranchService) -> Host:
-    return Host(branches, ERAS[request.param])
+    server = create_server("folding", folding_tools(branches), keys=["k" * 32])
+    return Host(server, ERAS[request.param])
 
 
 async def test_from_creation_to_return(host: Host) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 
@@ -18,6 +18,9 @@ from anabranch._durable import (
     RoundRecord,
 )
 from anabranch.stores import CallStore, open_store
+
+Texts: TypeAlias = Mapping[str, str]
+Opened: TypeAlias = OpenedRound | None
 
 
 class Saboteur:
@@ -80,35 +83,27 @@ class InventsCalls(Saboteur):
 
 
 class TakesEntriesOfUnknownCalls(Saboteur):
-    async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
-    ) -> Mapping[str, str]:
+    async def record(self, call_id: str, number: int, entries: Texts, **more: str) -> Any:
         if await self.good.find(call_id) is None:
             return entries
         return await self.good.record(call_id, number, entries, **more)
 
 
 class ReturnsTheLastText(Saboteur):
-    async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
-    ) -> Mapping[str, str]:
+    async def record(self, call_id: str, number: int, entries: Texts, **more: str) -> Any:
         await self.good.record(call_id, number, entries, **more)
         return entries
 
 
 class ReturnsNewTextsAlone(Saboteur):
-    async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
-    ) -> dict[str, str]:
+    async def record(self, call_id: str, number: int, entries: Texts, **more: str) -> Any:
         before = await self.good.entries(call_id, number)
         found = await self.good.record(call_id, number, entries, **more)
         return {step: text for step, text in found.items() if step not in before}
 
 
 class RecordsOneByOne(Saboteur):
-    async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
-    ) -> dict[str, str]:
+    async def record(self, call_id: str, number: int, entries: Texts, **more: str) -> Any:
         stored: dict[str, str] = {}
         for step_id, text in entries.items():
             stored |= await self.good.record(call_id, number, {step_id: text}, **more)
@@ -116,9 +111,7 @@ class RecordsOneByOne(Saboteur):
 
 
 class IsCancelledHalfway(Saboteur):
-    async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
-    ) -> dict[str, str]:
+    async def record(self, call_id: str, number: int, entries: Texts, **more: str) -> Any:
         if len(entries) == 1:
             return await self.good.record(call_id, number, entries, **more)
         with anyio.CancelScope(shield=True):
@@ -128,16 +121,12 @@ class IsCancelledHalfway(Saboteur):
 
 
 class RecordsLater(Saboteur):
-    async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
-    ) -> dict[str, str]:
+    async def record(self, call_id: str, number: int, entries: Texts, **more: str) -> Any:
         return dict(entries)
 
 
 class RecordsWhatIsOpen(Saboteur):
-    async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
-    ) -> dict[str, str]:
+    async def record(self, call_id: str, number: int, entries: Texts, **more: str) -> Any:
         found = await self.good.find(call_id)
         if found is not None and not found.state.is_open:
             return {}
@@ -190,20 +179,16 @@ class ReleasesForAnyOwner(Saboteur):
 
 
 class MovesWithoutTheTable(Saboteur):
-    async def move(
-        self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
-    ) -> bool:
+    async def move(self, call_id: str, event: CallEvent, *, owner: str, **more: Any) -> bool:
         if event == CallEvent.STOP and await self.owner(call_id) == owner:
             await self.good.take_to_undo(call_id, owner, 0.0, 0.0, is_due=False)
-        return await self.good.move(call_id, event, owner=owner, deadline=deadline)
+        return await self.good.move(call_id, event, owner=owner, **more)
 
 
 class MovesForEveryOwner(Saboteur):
-    async def move(
-        self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
-    ) -> bool:
+    async def move(self, call_id: str, event: CallEvent, *, owner: str, **more: Any) -> bool:
         has = await self.owner(call_id)
-        return await self.good.move(call_id, event, owner=has, deadline=deadline)
+        return await self.good.move(call_id, event, owner=has, **more)
 
 
 class AdoptsForEveryOwner(Saboteur):
@@ -217,12 +202,10 @@ class FailsForEveryOwner(Saboteur):
 
 
 class RetriesUnderItsLease(Saboteur):
-    async def move(
-        self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
-    ) -> bool:
+    async def move(self, call_id: str, event: CallEvent, *, owner: str, **more: Any) -> bool:
         if event == CallEvent.RETRY:
             return await self.owner(call_id) == owner
-        return await self.good.move(call_id, event, owner=owner, deadline=deadline)
+        return await self.good.move(call_id, event, owner=owner, **more)
 
 
 class ReturnsTheLastFailure(Saboteur):
@@ -263,17 +246,13 @@ class MixesWhatIsUndone(Saboteur):
 
 
 class UndoesWhatHasTime(Saboteur):
-    async def take_to_undo(
-        self, call_id: str, owner: str, now: float, until: float, *, is_due: bool = True
-    ) -> CallRecord | None:
-        return await self.good.take_to_undo(call_id, owner, now, until, is_due=False)
+    async def take_to_undo(self, *how: Any, is_due: bool = True) -> CallRecord | None:
+        return await self.good.take_to_undo(*how, is_due=False)
 
 
 class StopsOnlyWhatIsDue(Saboteur):
-    async def take_to_undo(
-        self, call_id: str, owner: str, now: float, until: float, *, is_due: bool = True
-    ) -> CallRecord | None:
-        return await self.good.take_to_undo(call_id, owner, now, until)
+    async def take_to_undo(self, *how: Any, is_due: bool = True) -> CallRecord | None:
+        return await self.good.take_to_undo(*how)
 
 
 class ForgetsThatItIsStopped(Saboteur):
@@ -283,145 +262,107 @@ class ForgetsThatItIsStopped(Saboteur):
 
 
 class PostponesWhateverItDoes(Saboteur):
-    async def postpone(
-        self, call_id: str, deadline: float, state: CallState, *, now: float
-    ) -> bool:
+    async def postpone(self, call_id: str, deadline: float, state: Any, **more: float) -> bool:
         found = await self.good.find(call_id)
         state = state if found is None else found.state
-        return await self.good.postpone(call_id, deadline, state, now=now)
+        return await self.good.postpone(call_id, deadline, state, **more)
 
 
 class PostponesUnderALease(Saboteur):
-    async def postpone(
-        self, call_id: str, deadline: float, state: CallState, *, now: float
-    ) -> bool:
-        return await self.good.postpone(call_id, deadline, state, now=1e9)
+    async def postpone(self, *how: Any, now: float) -> bool:
+        return await self.good.postpone(*how, now=1e9)
 
 
 # -- rounds --------------------------------------------------------------------------------------
 
 
-class Opening(Saboteur):
-    """Gets something wrong when a round is opened."""
-
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
-        return await self.good.open_round(call_id, number, owner, now, until, **options)
-
-
-class LeasesToEveryOwner(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
+class LeasesToEveryOwner(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
         await self.good.release(call_id, await self.owner(call_id))
-        return await super().open_round(call_id, number, owner, now, until, **options)
+        return await self.good.open_round(call_id, number, *lease, **options)
 
 
-class NeverEndsALease(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
-        return await super().open_round(call_id, number, owner, 0.0, 1e12, **options)
+class NeverEndsALease(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
+        return await self.good.open_round(call_id, number, lease[0], 0.0, 1e12, **options)
 
 
-class BelievesAnyClock(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
-        return await super().open_round(call_id, number, owner, now, max(until, 1e6), **options)
+class BelievesAnyClock(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
+        owner, now, until = lease
+        return await self.good.open_round(call_id, number, owner, now, max(until, 1e6), **options)
 
 
-class OpensWithoutALease(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
-        await self.good.release(call_id, owner)
+class OpensWithoutALease(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
+        opened = await self.good.open_round(call_id, number, *lease, **options)
+        await self.good.release(call_id, lease[0])
         return opened
 
 
-class OpensWithEntriesOfAllRounds(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
+class OpensWithEntriesOfAllRounds(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
+        opened = await self.good.open_round(call_id, number, *lease, **options)
         before = await self.good.entries(call_id, number - 1)
         return opened and replace(opened, entries={**before, **opened.entries})
 
 
-class OpensWithoutWhatIsUndone(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
+class OpensWithoutWhatIsUndone(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
+        opened = await self.good.open_round(call_id, number, *lease, **options)
         return opened and replace(opened, undone=frozenset())
 
 
-class OpensWhatHasEnded(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
+class OpensWhatHasEnded(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
+        opened = await self.good.open_round(call_id, number, *lease, **options)
         if opened is not None and opened.ended is not None:
-            await self.good.renew(call_id, owner, until)
+            await self.good.renew(call_id, lease[0], lease[2])
         return opened
 
 
-class HidesTheEndOfARound(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
+class HidesTheEndOfARound(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
+        opened = await self.good.open_round(call_id, number, *lease, **options)
         return opened and replace(opened, ended=None)
 
 
-class OpensCallsThatAreOver(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
+class OpensCallsThatAreOver(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
+        opened = await self.good.open_round(call_id, number, *lease, **options)
         return opened and replace(opened, is_leased=opened.ended is None)
 
 
-class BeginsAgain(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
+class BeginsAgain(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
+        opened = await self.good.open_round(call_id, number, *lease, **options)
         return opened and replace(opened, call=options.get("new") or opened.call)
 
 
 class EndsRoundsForEveryOwner(Saboteur):
     async def end_round(
-        self, call_id: str, record: RoundRecord, event: CallEvent, *, owner: str, deadline: float
+        self, call_id: str, *ending: Any, owner: str, deadline: float
     ) -> RoundRecord:
         has = await self.owner(call_id) or owner
-        return await self.good.end_round(call_id, record, event, owner=has, deadline=deadline)
+        return await self.good.end_round(call_id, *ending, owner=has, deadline=deadline)
 
 
 class UpdatesWithTheSecondEnd(Saboteur):
-    async def end_round(
-        self, call_id: str, record: RoundRecord, event: CallEvent, *, owner: str, deadline: float
-    ) -> RoundRecord:
-        first = await self.good.end_round(call_id, record, event, owner=owner, deadline=deadline)
+    async def end_round(self, call_id: str, record: RoundRecord, *how: Any, **more: Any) -> Any:
+        first = await self.good.end_round(call_id, record, *how, **more)
         if first != record:
-            await self.good.postpone(call_id, deadline, CallState.WAITING, now=0.0)
+            await self.good.postpone(call_id, more["deadline"], CallState.WAITING, now=0.0)
         return first
 
 
 class DoesNotPostponeAtTheEnd(Saboteur):
-    async def end_round(
-        self, call_id: str, record: RoundRecord, event: CallEvent, *, owner: str, deadline: float
-    ) -> RoundRecord:
-        return await self.good.end_round(call_id, record, event, owner=owner, deadline=200.0)
+    async def end_round(self, *ending: Any, **more: Any) -> RoundRecord:
+        return await self.good.end_round(*ending, **more | {"deadline": 200.0})
 
 
 class ForgetsSinceWhenItAsks(Saboteur):
-    async def end_round(
-        self, call_id: str, record: RoundRecord, event: CallEvent, **options: Any
-    ) -> RoundRecord:
-        return await self.good.end_round(call_id, replace(record, asked=None), event, **options)
+    async def end_round(self, call_id: str, record: RoundRecord, *how: Any, **more: Any) -> Any:
+        return await self.good.end_round(call_id, replace(record, asked=None), *how, **more)
 
 
 class TakesTheLatestRound(Saboteur):
@@ -452,40 +393,29 @@ class HasOneInbox(Saboteur):
 
 
 class ReturnsTheLastAnswer(Saboteur):
-    async def answer(self, call_id: str, answers: Mapping[str, str], **more: Any) -> Any:
+    async def answer(self, call_id: str, answers: Texts, **more: Any) -> Any:
         found = await self.good.answer(call_id, answers, **more)
         return None if found is None else dict(answers)
 
 
 class ForgetsWhoAnswers(Saboteur):
-    async def answer(
-        self, call_id: str, answers: Mapping[str, str], *, by: str, **more: Any
-    ) -> Any:
-        return await self.good.answer(call_id, answers, by="someone", **more)
+    async def answer(self, call_id: str, answers: Texts, **more: Any) -> Any:
+        return await self.good.answer(call_id, answers, **more | {"by": "someone"})
 
 
 class AnswersWhatIsOver(Saboteur):
-    async def answer(self, call_id: str, answers: Mapping[str, str], **more: Any) -> Any:
+    async def answer(self, call_id: str, answers: Texts, **more: Any) -> Any:
         return await self.good.answer(call_id, answers, **more) or dict(answers)
 
 
 class AnswersWhatIsLate(Saboteur):
-    async def answer(
-        self, call_id: str, answers: Mapping[str, str], *, now: float = 0.0, **more: Any
-    ) -> Any:
+    async def answer(self, call_id: str, answers: Texts, *, now: float = 0.0, **more: Any) -> Any:
         return await self.good.answer(call_id, answers, **more)
 
 
 class GivesNoTime(Saboteur):
-    async def answer(
-        self,
-        call_id: str,
-        answers: Mapping[str, str],
-        *,
-        deadline: float | None = None,
-        **more: Any,
-    ) -> Any:
-        return await self.good.answer(call_id, answers, **more)
+    async def answer(self, call_id: str, answers: Texts, **more: Any) -> Any:
+        return await self.good.answer(call_id, answers, **more | {"deadline": None})
 
 
 class LeavesInboxes(Saboteur):
@@ -493,7 +423,7 @@ class LeavesInboxes(Saboteur):
         super().__init__(url)
         self.inboxes: dict[str, dict[str, AnswerRecord]] = {}
 
-    async def answer(self, call_id: str, answers: Mapping[str, str], **more: Any) -> Any:
+    async def answer(self, call_id: str, answers: Texts, **more: Any) -> Any:
         found = await self.good.answer(call_id, answers, **more)
         self.inboxes[call_id] = await self.good.answers(call_id)
         return found
@@ -502,85 +432,69 @@ class LeavesInboxes(Saboteur):
         return self.inboxes.get(call_id, {})
 
 
-class TakesWhateverIsThere(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
+class TakesWhateverIsThere(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
         options["asks"] = [*await self.good.answers(call_id)]
-        return await super().open_round(call_id, number, owner, now, until, **options)
+        return await self.good.open_round(call_id, number, *lease, **options)
 
 
-class TakesOnlyWhatItIsGiven(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
+class TakesOnlyWhatItIsGiven(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
         options["asks"] = []
-        return await super().open_round(call_id, number, owner, now, until, **options)
+        return await self.good.open_round(call_id, number, *lease, **options)
 
 
-class TakesAnswersLate(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
+class TakesAnswersLate(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
+        opened = await self.good.open_round(call_id, number, *lease, **options)
         there = await self.good.answers(call_id)
         late = {step: there[step].text for step in options.get("asks", ()) if step in there}
         return opened and replace(opened, answers={**opened.answers, **late})
 
 
-class TakesOtherAnswers(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
+class TakesOtherAnswers(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
         given: dict[str, str] = options.get("answers") or {}
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        opened = await self.good.open_round(call_id, number, *lease, **options)
         if opened is None or opened.is_leased or opened.ended is not None:
             return opened
         options["answers"] = opened.answers
-        again = await super().open_round(call_id, number, owner, now, until, **options)
+        again = await self.good.open_round(call_id, number, *lease, **options)
         return again and replace(again, answers={**opened.answers, **given})
 
 
-class BindsToWhatWasEntered(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
+class BindsToWhatWasEntered(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
         there = await self.good.answers(call_id)
         known = {step: each.text for step, each in there.items() if each.round == number}
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        opened = await self.good.open_round(call_id, number, *lease, **options)
         is_other = bool(known) and known != (options.get("answers") or {})
         return opened and replace(opened, is_leased=opened.is_leased and not is_other)
 
 
-class TakesWhatItIsGivenFirst(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
+class TakesWhatItIsGivenFirst(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
         given: dict[str, str] = options.get("answers") or {}
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        opened = await self.good.open_round(call_id, number, *lease, **options)
         return opened and replace(opened, answers={**opened.answers, **given})
 
 
-class TakesWhatAnotherHasTaken(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
+class TakesWhatAnotherHasTaken(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
         there = await self.good.answers(call_id)
         taken = {step: each.text for step, each in there.items() if each.round is not None}
         asked = {step: taken[step] for step in options.get("asks", ()) if step in taken}
         given: dict[str, str] = options.get("answers") or {}
         options["answers"] = {step: text for step, text in given.items() if step not in asked}
-        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        opened = await self.good.open_round(call_id, number, *lease, **options)
         return opened and replace(opened, answers={**opened.answers, **asked})
 
 
-class BeginsWithoutAnswers(Opening):
-    async def open_round(
-        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
-    ) -> OpenedRound | None:
+class BeginsWithoutAnswers(Saboteur):
+    async def open_round(self, call_id: str, number: int, *lease: Any, **options: Any) -> Opened:
         if options.get("new") is not None:
             options["answers"] = None
-        return await super().open_round(call_id, number, owner, now, until, **options)
+        return await self.good.open_round(call_id, number, *lease, **options)
 
 
 # -- looking at calls ----------------------------------------------------------------------------
@@ -604,20 +518,15 @@ class HastensInAnyState(Saboteur):
 
 
 class KeepsAnswersThatCameToNothing(Saboteur):
-    async def move(
-        self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
-    ) -> bool:
+    async def move(self, call_id: str, event: CallEvent, *, owner: str, **more: Any) -> bool:
         if event == CallEvent.LEAVE:
             await self.good.release(call_id, owner)
             return True
-        return await self.good.move(call_id, event, owner=owner, deadline=deadline)
+        return await self.good.move(call_id, event, owner=owner, **more)
 
 
 class RecordsWhateverWasGiven(Saboteur):
-    async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str], *, given: str = ""
-    ) -> dict[str, str]:
-        del given
+    async def record(self, call_id: str, number: int, entries: Texts, **more: str) -> Any:
         return await self.good.record(call_id, number, entries)
 
 

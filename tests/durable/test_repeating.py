@@ -98,7 +98,9 @@ async def test_a_repeated_request_gets_the_reply_of_the_first(store: CallStore) 
     assert desk.notices == ["off we go", "done"]
 
 
-async def test_another_answer_is_refused(store: CallStore) -> None:
+async def test_another_answer_is_refused(
+    store: CallStore, caplog: pytest.LogCaptureFixture
+) -> None:
     desk = Desk(trip, always(n=3))
     first = asking(await desk.request(desk.service(store)))
     second = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
@@ -108,6 +110,7 @@ async def test_another_answer_is_refused(store: CallStore) -> None:
     again = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
     assert again == second
     assert ledger == [("book", "seat"), ("book", "0:3")]
+    assert "answered differently before" in caplog.text
 
 
 async def test_another_answer_forks_and_both_lines_run_to_their_ends(store: CallStore) -> None:

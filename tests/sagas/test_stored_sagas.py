@@ -4,7 +4,6 @@ Source: design, "Effects run once"; the proposal leaves retries open.
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +12,11 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
-from anabranch.mcp import Durability, create_server
-from anabranch.stores import CallStore, open_store
+from anabranch.mcp import create_server
 from anabranch.tool import Tool
 from tests.masking import with_any_id
-from tests.mcp.harness import ERAS, KEY, MODERN, Answers, connected, text_of
-from tests.sagas.harness import REFUSED, accepted, call_saga, refusal, resume_saga, text_in
+from tests.mcp.harness import ERAS, KEY, Answers, connected, text_of
+from tests.sagas.harness import accepted, call_saga, resume_saga, text_in
 
 
 class Form(BaseModel):
@@ -92,50 +90,6 @@ async def test_a_failure_is_repeated_too(era: str, refuse: str) -> None:
     )
     assert with_any_id(text_in(failed)) == words
     assert effects == ["one", "two", "three", "undo one"]
-
-
-async def test_a_turn_cannot_be_answered_again_in_another_way(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    effects: list[str] = []
-    async with connected(stored("memory:", booking(effects)), MODERN, Answers()) as client:
-        one = await call_saga(client, "book", {})
-        await resume_saga(client, one["sagaToken"], A1)
-        other = accepted("book/elicit.1", zeta="y", alpha=1)
-        params = {"sagaToken": one["sagaToken"], "completedSteps": [other]}
-        assert await refusal(client, "tools/resumeSaga", params) == REFUSED
-    assert "answered differently before" in caplog.text
-    assert effects == ["one", "two"]
-
-
-async def test_a_saga_goes_on_in_another_process_and_a_repeated_turn_there_too(
-    tmp_path: Path,
-) -> None:
-    url, effects, elsewhere = f"sqlite:///{tmp_path / 'calls.db'}", list[str](), list[str]()
-    async with connected(stored(url, booking(effects)), MODERN, Answers()) as client:
-        one = await call_saga(client, "book", {})
-        two = await resume_saga(client, one["sagaToken"], A1)
-    async with connected(stored(url, booking(elsewhere)), MODERN, Answers()) as client:
-        assert json.dumps(await resume_saga(client, one["sagaToken"], A1)) == json.dumps(two)
-        done = await twice(client, two["sagaToken"], A1, A2)
-    assert done["structuredContent"] == {"zeta": 1, "alpha": 2}
-    assert (effects, elsewhere) == (["one", "two"], ["three"])
-
-
-async def test_a_store_that_does_not_answer_is_reported_and_nothing_is_lost(era: str) -> None:
-    effects: list[str] = []
-    opened: CallStore = open_store("memory:")
-    policy = Durability(opened, spill=0)  # so that resuming reads from it first of all
-    async with connected(stored(policy, booking(effects)), era, Answers()) as client:
-        one = await call_saga(client, "book", {})
-        await opened.close()
-        for result in (
-            await resume_saga(client, one["sagaToken"], A1),
-            await call_saga(client, "book", {}),
-        ):
-            assert result["isError"] is True
-            assert "send the same request again" in text_in(result)
-    assert effects == ["one"]
 
 
 async def test_a_repeated_turn_that_failed_in_the_tools_own_way_fails_so_again(era: str) -> None:

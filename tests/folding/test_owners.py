@@ -14,7 +14,6 @@ from anabranch.folding import (
     BranchService,
     FoldingError,
     Status,
-    UnknownBranchError,
 )
 from anabranch.folding._admission import Owner, account_name, shown_name
 from anabranch.stores import open_branch_store
@@ -85,18 +84,6 @@ async def test_a_branch_of_another_user_looks_like_none(method: str, caller: str
     if not NAMES & parameters.keys():
         await getattr(other, method)(**base)
     assert await store.branches(made.session_id) == before, "nothing of it has changed"
-
-
-async def test_a_session_is_closed_and_listed_by_its_owner_alone() -> None:
-    host = BranchService(open_branch_store("memory:"))
-    bob, ida = host.of("bob"), host.of("ida")
-    made = (await bob.create(**PROMPT, session_id="main")).branch
-    assert await ida.branches("main") == await ida.branches(made.session_id) == []
-    assert await ida.close_session("main") == await ida.close_session(made.session_id) == 0
-    with pytest.raises(UnknownBranchError):
-        await ida.force(made.id, "mine")
-    assert await bob.branches("main") == await bob.branches(made.session_id) == [made]
-    assert await bob.close_session("main") == 1
 
 
 async def test_a_caller_counts_only_its_own_expired_branches() -> None:

@@ -1,9 +1,9 @@
 """What can be done to a branch, and what is refused: the service over a store in this process."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -13,7 +13,6 @@ from anabranch.folding import (
     TRANSITIONS,
     Branch,
     BranchEvent,
-    BranchRows,
     BranchService,
     FoldingError,
     FoldingSettings,
@@ -24,9 +23,6 @@ from anabranch.folding import (
 from anabranch.memory import Scrubber
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
-from tests.folding.passing_on import PassingOn
-
-T = TypeVar("T")
 
 PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
 
@@ -338,42 +334,6 @@ def test_the_table_alone_decides_which_state_follows(before: Status, after: Stat
         with pytest.raises(FoldingError, match="FOLD005"):
             branch.to(after)
     assert branch.is_open == (before in OPEN)
-
-
-async def test_a_session_that_ends_closes_its_branches_from_the_inside() -> None:
-    folding = Folding()
-    outer = await folding.create()
-    await folding.create(parent_branch_id=outer.id)
-    assert await folding.service.close_session(outer.session_id) == 2
-    assert [event.branch.depth for event in folding.events[2:]] == [2, 1]
-    assert folding.events[-1].branch.error == "the session has ended"
-
-
-class CountedBranches(PassingOn):
-    """A store that counts its transactions."""
-
-    transactions = 0
-
-    async def transaction(self, work: Callable[[BranchRows], T]) -> T:
-        self.transactions += 1
-        return await super().transaction(work)
-
-
-async def test_the_end_of_a_session_costs_two_transactions_for_each_open_branch_at_most() -> None:
-    """Excludes a clean-up without a bound: a session has a limited number of open branches."""
-    store = CountedBranches()
-    service = BranchService(store, FoldingSettings(max_concurrent_per_session=10))
-    first = (await service.create(**PROMPT, budget=1_000)).branch
-    inside: dict[str, Any] = {
-        "session_id": first.session_id,
-        "parent_branch_id": first.id,
-        "budget": 50,
-    }
-    for _ in range(9):
-        await service.create(**PROMPT, **inside)
-    before = store.transactions
-    assert await service.close_session(first.session_id) == 10
-    assert store.transactions - before <= 2 * 10 + 1
 
 
 # -- memories and secrets --------------------------------------------------------------------

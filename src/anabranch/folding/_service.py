@@ -340,14 +340,6 @@ class BranchService:
         """
         await engine.every("branches out of time", EXPIRE_EVERY, self.expire)
 
-    async def close_session(self, session_id: str, reason: str = "the session has ended") -> int:
-        """Force all open branches of a session to return, the innermost first; return their number."""
-        closed, stored = 0, self._owner.stored_name(session_id)
-        while branch := await self._do(lambda ledger: ledger.innermost(stored)):
-            await self.force(branch.id, reason)
-            closed += 1
-        return closed
-
     @property
     def _owner(self) -> Owner:
         return Owner(self.principal)

@@ -1,6 +1,10 @@
-"""An agent that calls one tool of a running MCP server, and the outcome of that call."""
+"""Running MCP servers, an agent that calls one tool of such a server, and the outcome of that call."""
 
+import json
+import shlex
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import mcp_types as types
@@ -10,8 +14,26 @@ from anabranch.agents import RemoteTools
 from anabranch.messages import ResultBlock, SampleRequest, ToolResultBlock
 from anabranch.testing import calls as calling
 from tests.agents.harness import Setting, set_up
+from tests.mcp.harness import http
 
+ERAS = ["handshake", "auto"]
 OTHER = f"command:{sys.executable} -m tests.agents.remote_server"
+
+
+@asynccontextmanager
+async def reached(how: str, server: Any) -> AsyncGenerator[Any]:
+    """The target by which a client reaches a server: its URL, or the server itself."""
+    if how == "http":
+        async with http(server) as url:
+            yield url
+    else:
+        yield server
+
+
+def raw(tools: Any, *results: Any) -> str:
+    """The command of a server that lists and returns this JSON."""
+    given = [sys.executable, "-m", "tests.agents.raw_server", *map(json.dumps, (tools, *results))]
+    return f"command:{shlex.join(given)}"
 
 
 def using(name: str, **arguments: Any) -> Any:

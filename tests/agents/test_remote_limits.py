@@ -15,13 +15,11 @@ from anabranch.messages import ElicitReply, SampleRequest
 from anabranch.testing import ManualClock
 from anabranch.tree import Node
 from tests.agents.harness import Answering, Setting, set_up
-from tests.agents.remote import OTHER, listing, outcome_of, result_of, using
+from tests.agents.remote import ERAS, OTHER, listing, outcome_of, result_of, using
 from tests.mcp.harness import serving
 
 pytestmark = pytest.mark.usefixtures("found")
 
-
-ERAS = ["handshake", "auto"]
 FEW = RemoteLimits(
     max_result=1_000, max_question=4_000, max_questions=2, max_samples=3, max_notices=10
 )

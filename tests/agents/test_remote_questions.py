@@ -2,10 +2,6 @@
 
 import json
 import re
-import shlex
-import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -24,11 +20,12 @@ from anabranch.testing import MockModel
 from anabranch.tree import Node, open_questions, tree_to_json
 from tests.agents.harness import Answering
 from tests.agents.memory import MemoryTrees
-from tests.agents.remote import OTHER, using
+from tests.agents.remote import ERAS, OTHER, raw, reached, using
 from tests.durable.stores import Modelled
-from tests.mcp.harness import ROOT, asgi, http, serving
+from tests.mcp.harness import asgi, http, serving
 
-ERAS = ["handshake", "auto"]
+pytestmark = pytest.mark.usefixtures("found")
+
 ASKABLE = Capabilities()
 
 
@@ -106,21 +103,6 @@ class Place:
         path = await self.store.path(node.id)
         [result] = {use: each for (_, use), each in path.results.items()}.values()
         return "".join(part.text for part in result.content if part.type == "text")
-
-
-@pytest.fixture(autouse=True)
-def found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands find the servers of these tests."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
-@asynccontextmanager
-async def reached(how: str, server: Any) -> AsyncGenerator[Any]:
-    if how == "http":
-        async with http(server) as url:
-            yield url
-    else:
-        yield server
 
 
 def fill(question: Any) -> ElicitReply:
@@ -368,21 +350,23 @@ FIELDS: dict[str, Any] = {
 }
 SIZES = {"type": "string", "enum": ["s", "m"]}
 REFERRING = {"type": "object", "properties": FIELDS, "$defs": {"Size": SIZES}}
-
-
-def raw(schema: dict[str, Any]) -> str:
-    """A server that writes its form itself: a modern one of the SDK drops the definitions."""
-    params = {"mode": "form", "message": "What?", "requestedSchema": schema}
-    request = {"method": "elicitation/create", "params": params}
-    result = {"resultType": "input_required", "inputRequests": {"a": request}, "requestState": "s"}
-    tools = [{"name": "ask", "inputSchema": {"type": "object"}}]
-    given = map(json.dumps, (tools, result))
-    return "command:" + shlex.join([sys.executable, "-m", "tests.agents.raw_server", *given])
+ASKS = {
+    "resultType": "input_required",
+    "inputRequests": {
+        "a": {
+            "method": "elicitation/create",
+            "params": {"mode": "form", "message": "What?", "requestedSchema": REFERRING},
+        }
+    },
+    "requestState": "s",
+}
+TOOLS = [{"name": "ask", "inputSchema": {"type": "object"}}]
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_form_of_references_null_and_numbers_is_asked(era: Any) -> None:
-    server = asking(REFERRING, era) if era == "handshake" else raw(REFERRING)
+    # A modern server of the SDK would drop the definitions of its form.
+    server = asking(REFERRING, era) if era == "handshake" else raw(TOOLS, ASKS)
     async with RemoteTools(server, era=era) as remote:
         here = Place("ask")
         await here.begin(remote)

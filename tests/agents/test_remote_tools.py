@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import os
-import shlex
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -22,14 +21,22 @@ from anabranch import BranchContext, ToolError, tool
 from anabranch.agents import RemoteTools, ToolNoticed, TurnLimits
 from anabranch.messages import FileBlock, SampleRequest
 from tests.agents.harness import set_up
-from tests.agents.remote import OTHER, listing, outcome_of, result_of, using
+from tests.agents.remote import (
+    ERAS,
+    OTHER,
+    listing,
+    outcome_of,
+    raw,
+    reached,
+    result_of,
+    using,
+)
 from tests.mcp.harness import asgi, http, serving
 from tests.mcp.lossy import KINDS, Lossy, booking
 from tests.mcp.tool_lists import next_reading, offer_at_most
 
 pytestmark = pytest.mark.usefixtures("found")
 
-ERAS = ["handshake", "auto"]
 SET_BY_STARTING = {"LC_CTYPE", "PWD", "SHLVL", "__CF_USER_TEXT_ENCODING"}
 """Variables that a shell, an interpreter or a system adds to those of a new process."""
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
@@ -42,15 +49,6 @@ async def count(ctx: BranchContext, to: int) -> str:
         await ctx.notify(f"at {number}", number, to)
         await ctx.log("info", f"after {number}")
     return f"counted to {to}"
-
-
-@asynccontextmanager
-async def reached(how: str, server: Any) -> AsyncGenerator[Any]:
-    if how == "http":
-        async with http(server) as url:
-            yield url
-    else:
-        yield server
 
 
 # -- calls -------------------------------------------------------------------------------------
@@ -275,12 +273,6 @@ async def test_a_tool_without_a_valid_schema_is_left_out(caplog: pytest.LogCaptu
     assert "some: the tool bad\N{REPLACEMENT CHARACTER} is left out" in caplog.text
 
 
-def raw(tools: Any, *results: Any) -> RemoteTools:
-    """The tools of a server that lists and returns this JSON."""
-    given = [sys.executable, "-m", "tests.agents.raw_server", *map(json.dumps, (tools, *results))]
-    return RemoteTools(f"command:{shlex.join(given)}")
-
-
 GOOD = {"name": "good", "inputSchema": {"type": "object"}}
 
 
@@ -301,7 +293,7 @@ GOOD = {"name": "good", "inputSchema": {"type": "object"}}
     ids=json.dumps,
 )
 async def test_an_odd_tool_definition_is_repaired_when_its_meaning_is_plain(odd: Any) -> None:
-    async with raw([{"name": "odd", **odd}, GOOD]) as remote:
+    async with RemoteTools(raw([{"name": "odd", **odd}, GOOD])) as remote:
         made = remote.offered_tools(())
         assert [each.name for each in made] == ["odd", "good"]
         assert made[0].spec.input_schema["type"] == "object"
@@ -324,7 +316,7 @@ async def test_an_odd_tool_definition_is_repaired_when_its_meaning_is_plain(odd:
 async def test_an_odd_tool_is_left_out_by_name_when_its_meaning_is_not_plain(
     odd: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with raw([odd, GOOD]) as remote:
+    async with RemoteTools(raw([odd, GOOD])) as remote:
         assert [each.name for each in remote.offered_tools(())] == ["good"]
         assert await outcome_of(remote, "good") == ("{}", False)
     assert "Tools are left out" in caplog.text
@@ -334,7 +326,7 @@ async def test_an_odd_tool_is_left_out_by_name_when_its_meaning_is_not_plain(
 
 async def test_a_server_that_lists_no_tools_as_a_list_is_refused_in_a_sentence() -> None:
     with pytest.raises(ToolError, match="cannot be used: it answers with something that is no"):
-        async with raw("none"):
+        async with RemoteTools(raw("none")):
             raise AssertionError
 
 
@@ -367,7 +359,7 @@ SAID = [{"type": "text", "text": "Five."}]
 async def test_a_result_is_read_when_it_lacks_promised_structured_content(
     result: Any, text: str
 ) -> None:
-    async with raw([PROMISING], result) as remote:
+    async with RemoteTools(raw([PROMISING], result)) as remote:
         read, failed = await outcome_of(remote, "good")
     assert read.startswith(text)
     assert ("(" in read) == ("(" in text)
@@ -411,7 +403,7 @@ NULLS = {
 async def test_a_null_is_left_out_when_the_schema_of_an_optional_property_has_none(
     given: Any, sent: Any
 ) -> None:
-    async with raw([{"name": "some", "inputSchema": NULLS}]) as remote:
+    async with RemoteTools(raw([{"name": "some", "inputSchema": NULLS}])) as remote:
         text, failed = await outcome_of(remote, "some", **given)
     assert json.loads(text) == sent
     assert not failed

@@ -633,32 +633,15 @@ async def test_an_interruption_that_cannot_be_recorded_is_still_raised() -> None
     assert await summary(here) == NO_RESULT
 
 
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no prompts": ({"prompts": []}, "prompts"),
-    "none at all": ({}, "prompts"),
-    "a blank one": ({"prompts": ["a", " "]}, "prompts.1: the prompt is blank"),
-    "a blank string": ({"prompts": ""}, "prompts"),
-    "numbers": ({"prompts": [1, 2]}, "prompts.0"),
-    "a broken list": ({"prompts": "['a', 'b]"}, "neither JSON nor Python"),
-    "an unknown recombiner": ({"prompts": ["a"], "recombine": "mix"}, "'llm_vote'"),
-    "something else": ({"prompts": ["a"], "paralel": True}, "paralel"),
-    "too many": ({"prompts": ["a"] * 51}, "51 prompts are too many, the limit is 50"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-async def test_bad_input_is_answered_with_how_to_call_the_tool(name: str) -> None:
-    given, text = BAD[name]
-
+async def test_bad_input_is_answered_with_how_to_call_the_tool() -> None:
     def decide(request: SampleRequest) -> SampleReply | str:
-        return calls(("fork", "branch_self", given)) if heard(request) == "fork" else "sorry"
+        return calls(("fork", "branch_self", {})) if heard(request) == "fork" else "sorry"
 
     here = await set_up(decide)
     assert (await here.say("fork")).text == "sorry"
     await here.check()
     said = await summary(here)
-    assert said.startswith("branch_self was not run: ")
-    assert text in said
+    assert said.startswith("branch_self was not run: prompts")
     assert 'branch_self(prompts=["first task", "second task"], allow_work=false' in said
     assert await _branches(here) == []
     [block] = here.model.requests[-1].messages[-1].content

@@ -48,11 +48,19 @@ def test_the_defaults_are_one_reply_each_in_parallel_without_recombination() -> 
 
 @pytest.mark.parametrize(
     "prompts",
-    [[], "", "  ", "[]", ["a", ""], None, 7, [["a"]], "['don't', 'do']", {"a": "b"}],
+    [[], "", "  ", "[]", ["a", " "], None, 7, [1], [["a"]], "['don't', 'do']", {"a": "b"}],
 )
 def test_input_without_prompts_is_refused(prompts: object) -> None:
     with pytest.raises(ToolError, match=r"^branch_self was not run: prompts.*Call it like this"):
         read_prompts({"prompts": prompts}, 50)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"), [({"recombine": "mix"}, "'llm_vote'"), ({"paralel": True}, "paralel")]
+)
+def test_another_recombiner_or_name_is_refused(given: dict[str, object], problem: str) -> None:
+    with pytest.raises(ToolError, match=problem):
+        read_prompts({"prompts": ["a"], **given}, 50)
 
 
 @pytest.mark.parametrize(

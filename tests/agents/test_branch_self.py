@@ -277,27 +277,6 @@ async def test_the_head_stays_with_the_main_stream() -> None:
 # -- order and limits -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("parallel", "most"), [(True, 3), (False, 1)])
-async def test_concurrent_requests_are_limited(parallel: bool, most: int) -> None:
-    asking, seen = 0, [0]
-
-    async def decide(request: SampleRequest) -> SampleReply | str:
-        nonlocal asking
-        if heard(request) == "fork":
-            return fork(*"abcdefgh", parallel=parallel)
-        asking += 1
-        seen.append(asking)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        asking -= 1
-        return "done"
-
-    here = await set_up(decide, limits=TurnLimits(max_concurrent_requests=3))
-    with anyio.fail_after(PATIENCE):
-        await here.say("fork")
-    assert max(seen) == most
-
-
 async def test_branches_that_run_side_by_side_ask_the_person_side_by_side() -> None:
     """A front end that shows one question at a time lets the others wait; a page shows all."""
     barrier = asyncio.Barrier(2)
@@ -328,42 +307,6 @@ async def test_branches_that_run_side_by_side_ask_the_person_side_by_side() -> N
         path = await here.agent.store.path(node.id)
         kinds = [one.kind for one in path.nodes[-4:]]
         assert kinds == ["branch", "assistant", "question", "answer"]
-
-
-async def test_a_branch_that_never_stops_calling_tools_is_stopped() -> None:
-    def decide(request: SampleRequest) -> SampleReply | str:
-        if heard(request) == "fork":
-            return fork("a", "stop", allow_work=True)
-        if task(request) == "stop":
-            return "stopped"
-        if task(request) is None and "fork" in results_in(request.messages[-1].content):
-            return "main"
-        return calls(("w", "weather", {"city": "Linz"}))
-
-    here = await set_up(decide, tools=[weather], limits=TurnLimits(max_requests=4))
-    await here.say("fork")
-    await here.check()
-    assert (await summary(here)).startswith("1/2")
-    assert "4 of 4 requests to the model" in await summary(here)
-
-
-@pytest.mark.parametrize("parallel", [True, False])
-async def test_branches_share_the_limits_of_the_turn(parallel: bool) -> None:
-    """Required: those that run at the same time do not spend the same tokens."""
-    usage = Usage(input_tokens=5_000, output_tokens=5_000)
-
-    def decide(request: SampleRequest) -> SampleReply | str:
-        if heard(request) == "fork":
-            asked = fork(*"abcdef", parallel=parallel)
-            return asked.model_copy(update={"usage": Usage(output_tokens=1)})
-        return calls(text="done", usage=usage)
-
-    here = await set_up(decide, limits=TurnLimits(max_tokens=30_001))
-    with pytest.raises(Exception, match="30001 of 30001 tokens"):
-        await here.say("fork")
-    await here.check()
-    [results] = await here.of_kind("results")
-    assert (await _summary_at(here, results)).startswith("3/6 branches completed")
 
 
 async def test_all_branches_of_a_turn_are_counted() -> None:
@@ -693,18 +636,6 @@ async def test_a_long_answer_is_shortened_where_the_recombined_text_follows() ->
     await here.say("fork")
     assert (await summary(here)).count("x" * 200 + "…") == 2
     assert (await summary(here)).count("x" * 500) == 2
-
-
-async def test_branch_self_is_described_as_taking_a_list_of_prompts() -> None:
-    here = await set_up(lambda _: "hi")
-    await here.say("hello")
-    assert here.model.requests[0].tools is not None
-    [spec] = here.model.requests[0].tools
-    properties: Any = spec.input_schema["properties"]
-    assert properties["prompts"]["type"] == "array"
-    assert properties["recombine"]["enum"] == [
-        *["none", "concatenate", "llm_merge", "llm_vote", "llm_judge"]
-    ]
 
 
 async def _branches(here: Setting) -> list[Node]:

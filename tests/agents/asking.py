@@ -39,14 +39,18 @@ def names() -> list[str]:
     return [what for what, _ in DONE]
 
 
+async def asked(ctx: BranchContext, what: str) -> str:
+    """Ask for a number; return the number, or what the user did instead."""
+    answer = await ctx.elicit(Number, what)
+    return str(answer.content.n) if isinstance(answer, Accepted) else answer.action
+
+
 @tool
 async def ask(ctx: BranchContext, name: str, twice: bool = False) -> str:
     """Ask for a number, between two effects."""
     await ctx.step(do, f"{name} begins", ctx.idempotency_key)
-    answers: list[str] = []
-    for text in (f"{name}?", f"{name} again?")[: 1 + twice]:
-        answer = await ctx.elicit(Number, text)
-        answers.append(str(answer.content.n) if isinstance(answer, Accepted) else answer.action)
+    texts = (f"{name}?", f"{name} again?")[: 1 + twice]
+    answers = [await asked(ctx, text) for text in texts]
     said = f"{name}={'+'.join(answers)}"
     await ctx.step(do, said, ctx.idempotency_key)
     return said

@@ -9,51 +9,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Capabilities, tool
-from anabranch.agents import Agent, QuestionAnsweredError
-from anabranch.messages import (
-    ElicitReply,
-    SampleReply,
-    SampleRequest,
-    ToolResultBlock,
-)
-from anabranch.testing import MockModel, calls
-from anabranch.tree import Node, TreeStore, project
-from tests.agents.harness import Answering, faults
-from tests.agents.memory import MemoryTrees
-from tests.durable.stores import Modelled
-
-
-class Number(BaseModel):
-    n: int
-
-
-def number(n: int) -> ElicitReply:
-    return ElicitReply(action="accept", content={"n": n})
-
-
-DONE: list[tuple[str, str]] = []
+from anabranch import BranchContext, tool
+from anabranch.agents import QuestionAnsweredError
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest
+from anabranch.testing import calls
+from tests.agents.asking import DONE, Setting, asked, do, names, number, results
+from tests.agents.harness import Answering
 
 
 @pytest.fixture(autouse=True)
 def nothing_done() -> None:
     DONE.clear()
-
-
-def do(what: str, key: str) -> str:
-    DONE.append((what, key))
-    return what
-
-
-def names() -> list[str]:
-    return [what for what, _ in DONE]
-
-
-async def asked(ctx: BranchContext, what: str) -> str:
-    answer = await ctx.elicit(Number, what)
-    return str(answer.content.n) if isinstance(answer, Accepted) else answer.action
 
 
 @tool
@@ -73,46 +40,13 @@ async def quick(ctx: BranchContext) -> str:
     return "quick"
 
 
-def replying(*uses: tuple[str, str, dict[str, Any]]) -> MockModel:
-    """A model that calls tools once, and then repeats what they have returned."""
+def setting(*uses: tuple[str, str, dict[str, Any]], **options: Any) -> Setting:
+    """A conversation whose model calls tools once, and then repeats what they have returned."""
 
     def decide(request: SampleRequest) -> SampleReply | str:
-        last = request.messages[-1].content
-        results = [block for block in last if isinstance(block, ToolResultBlock)]
-        texts = ["".join(getattr(part, "text", "") for part in each.content) for each in results]
-        return ", ".join(texts) if results else calls(*uses)
+        return results(request) or calls(*uses)
 
-    return MockModel(decide)
-
-
-class Setting:
-    """The stores, and agents over them."""
-
-    def __init__(self, model: MockModel, **options: Any) -> None:
-        self.model = model
-        self.trees: TreeStore = MemoryTrees()
-        self.store = Modelled()
-        self.options: dict[str, Any] = {"capabilities": Capabilities(), **options}
-
-    def agent(self) -> Agent:
-        """Another agent, as another process has it."""
-        return Agent(self.trees, self.model, tools=[pair, quick], calls=self.store, **self.options)
-
-    async def begin(self) -> Node:
-        agent = self.agent()
-        return await agent.say((await agent.begin()).id, "Go")
-
-    async def ask(self, node: Node) -> dict[str, str]:
-        """The open questions at the end of a turn: text to id."""
-        return {each.text: each.id for each in await self.agent().open_questions(node)}
-
-    async def check(self, node: Node) -> list[str]:
-        """All paths are valid requests; return the kinds of the nodes."""
-        nodes = (await self.trees.tree(node.thread_id)).nodes
-        for each in nodes:
-            path = await self.trees.path(each.id)
-            assert faults(project(path.nodes, path.results)) == []
-        return [each.kind for each in nodes]
+    return Setting(decide, tools=[pair, quick], **options)
 
 
 TWO: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -123,7 +57,7 @@ TWO: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 async def test_all_questions_of_all_tools_are_open_at_once_and_answered_in_any_order() -> None:
-    here = Setting(replying(*TWO))
+    here = setting(*TWO)
     end = await here.begin()
     assert end.kind == "question"
     open_now = await here.ask(end)
@@ -146,7 +80,7 @@ async def test_all_questions_of_all_tools_are_open_at_once_and_answered_in_any_o
 
 
 async def test_answers_at_the_same_time_to_different_questions_are_on_one_line() -> None:
-    here = Setting(replying(("a", "pair", {"name": "A"})))
+    here = setting(("a", "pair", {"name": "A"}))
     open_now = await here.ask(await here.begin())
     ends = await asyncio.gather(
         here.agent().answer(open_now["A left?"], number(1)),
@@ -159,7 +93,7 @@ async def test_answers_at_the_same_time_to_different_questions_are_on_one_line()
 
 
 async def test_the_first_answer_wins_the_same_again_changes_nothing_another_is_refused() -> None:
-    here = Setting(replying(("a", "pair", {"name": "A"})))
+    here = setting(("a", "pair", {"name": "A"}))
     open_now = await here.ask(await here.begin())
     question = open_now["A left?"]
 
@@ -181,7 +115,7 @@ async def test_the_first_answer_wins_the_same_again_changes_nothing_another_is_r
 
 
 async def test_another_answer_leaves_the_other_questions_and_tools_as_they_are() -> None:
-    here = Setting(replying(*TWO))
+    here = setting(*TWO)
     end = await here.begin()
     while open_now := await here.ask(end):
         for question in open_now.values():
@@ -200,18 +134,8 @@ async def test_another_answer_leaves_the_other_questions_and_tools_as_they_are()
     await here.check(end)
 
 
-async def test_all_open_questions_are_cancelled_and_the_model_is_not_asked() -> None:
-    here = Setting(replying(*TWO))
-    end = await here.agent().cancel_questions(await here.begin())
-    assert end.kind == "results"
-    assert len(here.model.requests) == 1
-    end = await here.agent().resume(end)
-    assert end.text == "A cancel+cancel cancel, B cancel+cancel cancel, quick"
-    await here.check(end)
-
-
 async def test_a_turn_that_was_cut_off_is_found_and_continued() -> None:
-    here = Setting(replying(("a", "pair", {"name": "A"})))
+    here = setting(("a", "pair", {"name": "A"}))
     agent = here.agent()
     end = await here.begin()
     assert await agent.cut_off(end.thread_id) is None  # it waits
@@ -231,7 +155,7 @@ async def test_a_turn_that_was_cut_off_is_found_and_continued() -> None:
 
 
 async def test_two_processes_that_continue_at_the_same_time_end_on_one_line() -> None:
-    here = Setting(replying(("a", "pair", {"name": "A"})))
+    here = setting(("a", "pair", {"name": "A"}))
     open_now = await here.ask(await here.begin())
     await here.agent().add_answer(open_now["A left?"], number(1))
     last = await here.agent().add_answer(open_now["A right?"], number(2))
@@ -248,7 +172,7 @@ async def test_an_answerer_that_fails_is_an_answer() -> None:
     def fail(_: object) -> ElicitReply:
         raise ValueError("secret")
 
-    here = Setting(replying(("a", "pair", {"name": "A"})), user=Answering(fail))
+    here = setting(("a", "pair", {"name": "A"}), user=Answering(fail))
     end = await here.begin()
     assert "ValueError" in end.text
     assert "secret" not in end.text

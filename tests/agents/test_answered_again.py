@@ -157,19 +157,6 @@ async def expired(setting: Setting, store: Observed, clock: ManualClock) -> None
     await asyncio.wait({reaping})
 
 
-async def test_a_question_that_is_never_answered_expires() -> None:
-    clock, store = ManualClock(), Observed(Modelled())
-    here, setting = await office(store, undo=True, clock=clock)
-    question = await interrupted(setting, here)
-    clock.advance(EXPIRE_AFTER - 60)
-    assert here.names == ["reserve"]
-    await expired(setting, store, clock)
-    assert here.names == ["reserve", "unreserve"]
-    with pytest.raises(QuestionExpiredError, match="its call has ended"):
-        await setting.agent.answer(question.id, seats(1))
-    assert here.names == ["reserve", "unreserve"]
-
-
 @pytest.mark.parametrize("is_given", [True, False], ids=["with calls=", "without calls="])
 async def test_an_expired_question_runs_the_undo_steps_in_another_process(is_given: bool) -> None:
     """Without ``calls=``, the calls are in the database of the conversations."""

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch.agents import Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
@@ -139,27 +141,18 @@ async def test_different_tool_uses_have_different_keys() -> None:
     assert first != second
 
 
-async def test_a_tool_that_was_undone_does_not_run_again_under_the_same_keys() -> None:
+@pytest.mark.parametrize("undo", [True, False])
+async def test_an_interrupted_call_does_not_run_again_under_the_same_keys(undo: bool) -> None:
     service = Service()
-    setting = await charging(service, undo=True)
+    setting = await charging(service, undo=undo)
     await interrupted(setting, service.called)
-    assert service.keys[1:] == ["not charged"]
+    assert service.keys[1:] == ["not charged"] * undo
     service.lives = True
     end = await setting.agent.resume(await setting.caller())
-    assert len(service.keys) == 2
+    assert len(service.keys) == 1 + undo
     assert end.text == "fine"
     assert "interrupted" in str(setting.model.requests[-1].messages[-1].content)
     await setting.check()
-
-
-async def test_one_without_undos_has_ended_as_well() -> None:
-    service = Service()
-    setting = await charging(service, undo=False)
-    await interrupted(setting, service.called)
-    service.lives = True
-    end = await setting.agent.resume(await setting.caller())
-    assert (len(service.keys), end.text) == (1, "fine")
-    assert "interrupted" in str(setting.model.requests[-1].messages[-1].content)
 
 
 async def test_one_that_is_suspended_continues_after_its_recorded_effects() -> None:

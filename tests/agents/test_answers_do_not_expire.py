@@ -10,17 +10,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Capabilities, OtherVersionError, tool
+from anabranch import BranchContext, Capabilities, OtherVersionError, tool
 from anabranch.agents import Agent, BranchSelf, add_reply
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
 from anabranch.agents._call_expiry import LONGEST_WAIT, reaper_of
-from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.stores import CallStore
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tool import Tool
 from anabranch.tree import Node, TreeStore
+from tests.agents.asking import Number, asked, number, results
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.diary import DONE, forget, note
@@ -30,19 +30,6 @@ pytestmark = pytest.mark.usefixtures("nothing_done")
 
 IN_TIME = EXPIRE_AFTER - 60
 DAY = 86_400.0
-
-
-class Number(BaseModel):
-    n: int
-
-
-def number(n: int) -> ElicitReply:
-    return ElicitReply(action="accept", content={"n": n})
-
-
-async def asked(ctx: BranchContext, what: str) -> str:
-    answer = await ctx.elicit(Number, what)
-    return str(answer.content.n) if isinstance(answer, Accepted) else answer.action
 
 
 @tool
@@ -100,9 +87,7 @@ def decide(request: SampleRequest) -> SampleReply | str:
         return calls(("fork", "branch_self", {"prompts": ["trip"], "allow_work": True}))
     if said in TOOLS:
         return calls(("use", said, {}))
-    last = request.messages[-1].content
-    results = [block for block in last if isinstance(block, ToolResultBlock)]
-    return "".join(getattr(part, "text", "") for each in results for part in each.content) or "Hm."
+    return results(request) or "Hm."
 
 
 class Desk:
@@ -139,9 +124,6 @@ class Desk:
     async def expire(self) -> int:
         """One pass of the reaper; return how many calls it has ended."""
         return await reaper_of(self.agent().dependencies, {**TOOLS}).expire()
-
-    async def statuses(self) -> set[str]:
-        return {each.state for each in await self.store.calls(100)}
 
 
 async def answered(desk: Desk, said: str = "trip") -> Node:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, OtherVersionError, tool
 from anabranch.agents import Agent, BranchSelf, Event, Folding, ToolNoticed
@@ -16,42 +15,26 @@ from anabranch.stores import open_branch_store
 from anabranch.testing import MockModel, calls
 from anabranch.tool import Tool
 from anabranch.tree import Node
-from tests.agents.harness import heard, results_in
+from tests.agents.asking import Number, results
+from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
+from tests.diary import DONE, forget, note
 from tests.durable.stores import Modelled
 
-DONE: list[str] = []
-
-
-class Number(BaseModel):
-    n: int
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DONE.clear()
-
-
-def do(what: str) -> str:
-    DONE.append(what)
-    return what
-
-
-def undo(what: str) -> None:
-    DONE.append(f"not {what}")
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 @tool
 async def book(ctx: BranchContext, name: str = "seat") -> str:
     """Do something, and ask."""
-    await ctx.step(do, name, undo=undo)
+    await ctx.step(note, name, undo=forget)
     return (await ctx.elicit(Number, f"{name}?")).action
 
 
 @tool(name="book")
 async def book_otherwise(ctx: BranchContext, name: str = "seat") -> str:
     """Do something else, and ask."""
-    await ctx.step(do, name, undo=undo, name="hold")
+    await ctx.step(note, name, undo=forget, name="hold")
     return (await ctx.elicit(Number, f"{name}?")).action
 
 
@@ -61,11 +44,11 @@ async def book_numbered(ctx: BranchContext, number: int) -> str:
     return str(number)
 
 
-@tool
-async def note(ctx: BranchContext) -> str:
+@tool(name="note")
+async def note_down(ctx: BranchContext) -> str:
     """Ask, the same in each version."""
     await ctx.elicit(Number, "note?")
-    return await ctx.step(do, "noted")
+    return await ctx.step(note, "noted")
 
 
 class Conversation:
@@ -83,8 +66,7 @@ class Conversation:
                 return calls(*uses)
             if inside is not None and said:
                 return inside
-            returned = results_in(request.messages[-1].content)
-            return "said: " + ", ".join(returned.values())
+            return f"said: {results(request)}"
 
         self.model = MockModel(decide)
 
@@ -103,7 +85,7 @@ class Conversation:
         )
 
     async def begin(self) -> Node:
-        agent = self.agent("1", book, note)
+        agent = self.agent("1", book, note_down)
         return await agent.say((await agent.begin()).id, "go")
 
     async def answer(self, agent: Agent, node: Node) -> None:
@@ -128,15 +110,15 @@ async def test_a_call_waits_for_its_code_and_other_calls_continue(
 ) -> None:
     here = Conversation(("a", "book", {"name": "seat"}), ("b", "note", {}), inside=None)
     node = await here.begin()
-    await here.answer(here.agent("1", book, note), node)
-    new = here.agent("2", *changed, note)
+    await here.answer(here.agent("1", book, note_down), node)
+    new = here.agent("2", *changed, note_down)
     for _ in range(2):
         with pytest.raises(OtherVersionError):
             await here.resume(new, node)
     assert DONE == ["seat", "noted"]
     assert set(here.noticed()) == {"This waits for a process with version '1' of the tools' code."}
 
-    end = await here.resume(here.agent("1", book, note), node)
+    end = await here.resume(here.agent("1", book, note_down), node)
     assert end.text == "said: accept, noted"
     assert DONE == ["seat", "noted"]
 
@@ -153,13 +135,13 @@ async def test_a_branch_waits_with_the_call_in_it(opens: tuple[str, str, dict[st
     inside = calls(("a", "book", {"name": "seat"}))
     here = Conversation(opens, ("b", "note", {}), inside=inside)
     node = await here.begin()
-    new = here.agent("2", book_otherwise, note)
+    new = here.agent("2", book_otherwise, note_down)
     await here.answer(new, node)
     with pytest.raises(OtherVersionError):
         await here.resume(new, node)
     assert DONE == ["seat", "noted"]
 
-    end = await here.resume(here.agent("1", book, note), node)
+    end = await here.resume(here.agent("1", book, note_down), node)
     assert end.text.startswith("said: ")
     assert "said: accept" in end.text
     assert DONE == ["seat", "noted"]

@@ -49,7 +49,7 @@ from anabranch.tree import (
     thread_from_json,
     tree_to_json,
 )
-from tests.agents.harness import Answering, Setting, faults, heard, results_in, set_up
+from tests.agents.harness import Answering, Setting, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
 from tests.masking import with_any_id
 from tests.patience import PATIENCE
@@ -100,23 +100,18 @@ def picking(number: int) -> Answering:
     return Answering(lambda _: ElicitReply(action="accept", content={"number": number}))
 
 
-async def test_a_turn_goes_on_until_no_more_tools_are_called() -> None:
+async def test_a_turn_runs_tools_until_the_model_calls_none_and_reports_each_event() -> None:
     here = await set_up(once(("u1", "weather", {"city": "Linz"})), tools=[weather])
     end = await here.say("hello")
-    tree = await here.check()
-    assert [node.kind for node in tree.nodes] == ["user", "assistant", "results", "assistant"]
-    assert (end.text, await here.agent.head(here.thread_id)) == ("done", end.id)
-    assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": "rain in Linz"}
-
-
-async def test_a_listener_receives_all_events_in_order() -> None:
-    here = await set_up(once(("u1", "weather", {"city": "Linz"})), tools=[weather])
-    await here.say("hello")
     assert [type(event) for event in here.events] == [
         *[NodeAdded, TextReceived, TextReceived, TextReceived, NodeAdded],
         *[ToolStarted, ToolNoticed, ToolEnded, NodeAdded],
         *[TextReceived, NodeAdded],
     ]
+    tree = await here.check()
+    assert [node.kind for node in tree.nodes] == ["user", "assistant", "results", "assistant"]
+    assert (end.text, await here.agent.head(here.thread_id)) == ("done", end.id)
+    assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": "rain in Linz"}
 
 
 async def test_tools_of_one_answer_run_at_the_same_time() -> None:
@@ -445,27 +440,18 @@ async def test_a_question_of_an_export_says_why_it_cannot_be_answered_again() ->
     assert [node.kind for node in await here.agent.store.children(question.id)] == ["answer"]
 
 
-async def test_ids_that_a_model_repeats_are_made_unique() -> None:
-    decide = once(*(("u1", "weather", {"city": city}) for city in ("Linz", "Graz")))
+@pytest.mark.parametrize(("given", "ids"), [("u1", ["u1", "u1_2"]), ("", ["use", "use_2"])])
+async def test_each_call_gets_an_id_when_a_model_repeats_ids_or_gives_none(
+    given: str, ids: list[str]
+) -> None:
+    """Without an id, its result would be taken for the end of a turn, which is the result of no call."""
+    decide = once(*((given, "weather", {"city": city}) for city in ("Linz", "Graz")))
     here = await set_up(decide, tools=[weather])
     await here.say("hello")
     await here.say("and now?")
-    await here.check()
+    assert (await here.check()).ends == {}
     results = results_in(here.model.requests[1].messages[-1].content)
-    assert results == {"u1": "rain in Linz", "u1_2": "rain in Graz"}
-
-
-async def test_a_call_without_an_id_is_given_one() -> None:
-    """Its result would be taken for the end of a turn, which is the result of no call."""
-    decide = once(*(("", "weather", {"city": city}) for city in ("Linz", "Graz")))
-    here = await set_up(decide, tools=[weather])
-    await here.say("hello")
-    tree = await here.check()
-    assert tree.ends == {}
-    assert [text_of(each.content) for each in tree.results.values()] == [
-        "rain in Linz",
-        "rain in Graz",
-    ]
+    assert results == dict(zip(ids, ["rain in Linz", "rain in Graz"], strict=True))
 
 
 async def test_a_model_that_never_stops_is_stopped_and_the_thread_goes_on() -> None:
@@ -517,15 +503,6 @@ async def test_a_blank_message_or_a_thread_that_is_not_there_is_refused() -> Non
     with pytest.raises(ToolError, match="There is no thread 'x'"):
         await here.agent.say("x", "hello")
     assert (await here.tree()).nodes == ()
-
-
-async def test_the_validator_of_these_tests_finds_faults() -> None:
-    here = await set_up(once(("u1", "weather", {"city": "Linz"})), tools=[weather])
-    await here.say("hello")
-    messages = here.model.requests[-1].messages
-    assert faults(messages) == []
-    assert faults([*messages, messages[-1]])
-    assert faults(messages[:-1])
 
 
 async def noting_twice(

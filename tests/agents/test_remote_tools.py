@@ -19,7 +19,7 @@ from mcp.server.mcpserver import Context, MCPServer
 
 from anabranch import BranchContext, ToolError, tool
 from anabranch.agents import RemoteTools, ToolNoticed, TurnLimits
-from anabranch.messages import FileBlock, SampleRequest
+from anabranch.messages import FileBlock
 from tests.agents.harness import set_up
 from tests.agents.remote import (
     ERAS,
@@ -177,25 +177,6 @@ async def test_a_cancelled_turn_reaches_the_server(how: str, era: Any) -> None:
 
 
 # -- the model of the agent ----------------------------------------------------------------------
-
-
-@tool
-async def summarise(ctx: BranchContext) -> str:
-    """Ask the model."""
-    return (await ctx.sample("sum up")).text
-
-
-@pytest.mark.parametrize("how", ["http", "in process"])
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_servers_samples_go_to_the_agents_model(how: str, era: Any) -> None:
-    def decide(request: SampleRequest) -> Any:
-        asked = request.messages[-1].text
-        return "short" if asked == "sum up" else using("summarise")(request)
-
-    async with reached(how, serving(summarise)) as place, RemoteTools(place, era=era) as remote:
-        setting = await set_up(decide, tools=[remote])
-        content, failed = await result_of(setting)
-    assert ([part.text for part in content if part.type == "text"], failed) == (["short"], False)
 
 
 @pytest.mark.parametrize("era", ERAS)

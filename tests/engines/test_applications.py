@@ -13,10 +13,10 @@ from tests.suites.engine_samples import Changes
 
 async def test_each_application_has_its_own_wakes_and_jobs(postgres: Server) -> None:
     url = postgres.new_url()
-    one, other = DBOSEngine(url, schema="dbos_killed"), DBOSEngine(url, schema="dbos_other")
+    one, other = DBOSEngine(url, schema="dbos_one"), DBOSEngine(url, schema="dbos_other")
     for engine in (one, other):
         await engine.wake(Wake("c", "0", "a"))
-    async with worker(url, "return") as living:  # of the first
+    async with worker(url, "dbos_one") as living:  # of the first
         assert await living.readline() == b"begun c\n"
     assert await other.backlog() == Backlog(1, 0)
 

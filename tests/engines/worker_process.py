@@ -1,4 +1,4 @@
-"""A DBOS worker in a process of its own, which a test kills."""
+"""A DBOS worker in a process of its own."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from contextlib import asynccontextmanager
 
 
 @asynccontextmanager
-async def worker(
-    url: str, how: str, schema: str = "dbos_killed"
-) -> AsyncGenerator[asyncio.StreamReader]:
+async def worker(url: str, schema: str) -> AsyncGenerator[asyncio.StreamReader]:
     """A worker in a process of its own, which is killed at the end; the value is what it prints."""
-    command = ["-m", "tests.engines.dbos_process", "work", url, schema, how]
+    command = ["-m", "tests.engines.dbos_process", "work", url, schema]
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, stdout=asyncio.subprocess.PIPE
     )

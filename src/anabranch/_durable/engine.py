@@ -120,6 +120,7 @@ class Engine(Protocol):
     async def wake(self, wake: Wake) -> None:
         """Have some worker advance the call at least once; return before that happens.
 
+        The death of a worker may lose the wakes that it has taken, since the store has the work.
         If a worker is advancing the call for another wake, the call is advanced again afterwards.
         """
         ...

@@ -5,24 +5,20 @@ workflow. The body of a call is never a workflow, and a step of a call is never 
 journal records the call. A tool has one queue for each of its versions, to which the workers with
 this version listen, and one for any version.
 
-DBOS recovers the work of a dead machine only with a service of its vendor. Here each worker appears
-among the living processes of the database, as the processes of a store do. One worker looks
-for the wakes of dead ones, and queues those again.
+The wakes that a dead worker has taken are lost: the store has the work, and the living workers find
+it there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import partial
-from typing import NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import quote, urlencode
 
-import psycopg
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient
 
@@ -38,20 +34,20 @@ from anabranch.engines._dbos_worker import (
 )
 from anabranch.engines._job_locks import JobLocks
 from anabranch.errors import StoreError
-from anabranch.stores import ClosableProcesses, open_processes, read_url, translated
+from anabranch.stores import read_url, translated
 
 logger: logging.Logger = logging.getLogger("anabranch.engines")
 
 T = TypeVar("T")
 
-TAKE_UP_EVERY = 2.0
-"""Seconds between two looks for dead workers."""
-
 RETRY = 1.0
 """Seconds until the next attempt when the database cannot be reached."""
 
-RETAINED, PRUNED_AT_ONCE = 3600.0, 1000
-"""Seconds for which finished wakes stay in DBOS's tables, and the number deleted together."""
+RETAINED, PRUNED_AT_ONCE, PRUNE_EVERY = 3600.0, 1000, 10.0
+"""Seconds for which finished wakes stay in DBOS's tables, wakes deleted together, seconds between."""
+
+LOST = 86_400.0
+"""Seconds after which the work of a wake that is not done counts as lost with its worker."""
 
 PROBED = (
     "-ctcp_keepalives_idle=5",
@@ -81,7 +77,6 @@ class DBOSEngine:
         target = read_url(url)
         if target.kind != "postgresql":
             raise StoreError(f"DBOS needs a Postgres that its workers share, not {target.label}.")
-        self._target = target
         self._url = unwaited(target.url)
         self._label = target.label
         self._schema = schema
@@ -122,15 +117,9 @@ class DBOSEngine:
         """
         client = await self._connected()
         queues = await self._asking(register_queues(client, tools, limits))
-        processes = open_processes(self._target, self._connection, self._numbers)
         taking = DBOSWorker(lambda wake: self._advance(wake, advance), limits.concurrency)
-        try:
-            await processes.enter()
-            async with taking.listening(self._url, self._schema, processes.name, queues):
-                take_up = partial(self._take_up, processes)
-                await self.every("the work of dead workers", TAKE_UP_EVERY, take_up)
-        finally:
-            await run_shielded(asyncio.to_thread(processes.close))
+        async with taking.listening(self._url, self._schema, queues):
+            await self.every("old wakes", PRUNE_EVERY, self._prune)
 
     async def every(
         self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
@@ -177,39 +166,24 @@ class DBOSEngine:
                 logger.warning("call %r was not woken: %s; trying again", wake.call, error)
             await pause(self._clock, RETRY)
 
-    async def _take_up(self, processes: ClosableProcesses) -> None:
-        """Queue the running wakes of dead workers again, and delete old finished wakes."""
-        client = await self._connected()
-        begun = await self._asking(
-            client.list_workflows_async(
-                name=WORKFLOW, status=RUNNING, load_input=False, load_output=False
+    async def _prune(self) -> None:
+        """Delete wakes that were done long ago, or that their worker, probably dead, has not done."""
+        client, now = await self._connected(), self._clock.now()
+        done: dict[str, Any] = {"completed_before": _as_iso(now - RETAINED)}
+        lost: dict[str, Any] = {"status": RUNNING, "dequeued_before": _as_iso(now - LOST)}
+        for old in (done, lost):
+            found = await self._asking(
+                client.list_workflows_async(
+                    **old,
+                    name=WORKFLOW,
+                    limit=PRUNED_AT_ONCE,
+                    load_input=False,
+                    load_output=False,
+                )
             )
-        )
-        running: defaultdict[str, defaultdict[str | None, list[str]]]
-        running = defaultdict(lambda: defaultdict(list))
-        for each in begun:
-            if each.executor_id:
-                running[each.executor_id][each.queue_name].append(each.workflow_id)
-        for other in await processes.dead(running):
-            for queue, ids in running[other].items():
-                await self._asking(client.resume_workflows_async(ids, queue_name=queue))
-                logger.warning("queued %d wakes of a dead worker again", len(ids))
-        await self._prune(client)
-
-    async def _prune(self, client: DBOSClient) -> None:
-        before = _as_iso(self._clock.now() - RETAINED)
-        done = await self._asking(
-            client.list_workflows_async(
-                name=WORKFLOW,
-                completed_before=before,
-                limit=PRUNED_AT_ONCE,
-                load_input=False,
-                load_output=False,
-            )
-        )
-        if done:
-            ids = [each.workflow_id for each in done]
-            await self._asking(client.delete_workflows_async(ids))
+            if found:
+                ids = [each.workflow_id for each in found]
+                await self._asking(client.delete_workflows_async(ids))
 
     # -- the database ------------------------------------------------------------------------
 
@@ -230,16 +204,6 @@ class DBOSEngine:
             application_name=APPLICATION,
             retry_connection_errors=False,
         )
-
-    def _connection(self) -> psycopg.Connection[tuple[object, ...]]:
-        return psycopg.Connection.connect(self._url, autocommit=True)
-
-    async def _numbers(self, query: str) -> list[int]:
-        def found() -> list[int]:
-            with self._connection() as connection:
-                return [int(str(number)) for number, *_ in connection.execute(query.encode())]
-
-        return await self._asking(asyncio.to_thread(found))
 
     async def _asking(self, request: Awaitable[T]) -> T:
         with translated(self._label, "engine's database"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import secrets
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -99,10 +100,8 @@ class DBOSWorker:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @asynccontextmanager
-    async def listening(
-        self, url: str, schema: str, name: str, queues: list[str]
-    ) -> AsyncGenerator[None]:
-        """Take wakes from ``queues``, under this name, inside the block; then cancel running wakes.
+    async def listening(self, url: str, schema: str, queues: list[str]) -> AsyncGenerator[None]:
+        """Take wakes from ``queues`` inside the block; then cancel running wakes.
 
         Raises:
             StoreError: if this process already has a worker.
@@ -110,13 +109,13 @@ class DBOSWorker:
         if not _only_one.acquire(blocking=False):
             raise StoreError("This process already has a DBOS worker. Start another process.")
         try:
-            await asyncio.to_thread(self._launch, url, schema, name, queues)
+            await asyncio.to_thread(self._launch, url, schema, queues)
             yield
         finally:
             await run_shielded(self._end())
             _only_one.release()
 
-    def _launch(self, url: str, schema: str, name: str, queues: list[str]) -> None:
+    def _launch(self, url: str, schema: str, queues: list[str]) -> None:
         # DBOS takes no bound method.
         async def workflow(wake: dict[str, Any]) -> None:
             turn = self._in_turn(Wake(**wake))
@@ -131,7 +130,7 @@ class DBOSWorker:
                 db_engine_kwargs={"pool_pre_ping": False},
                 dbos_system_schema=schema,
                 application_version=APPLICATION,  # each version of a tool has its own queue
-                executor_id=name,
+                executor_id=secrets.token_hex(6),  # DBOS recovers no work of an earlier process
                 run_migrations=False,
                 log_level="ERROR",
             )

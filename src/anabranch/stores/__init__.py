@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from anabranch.stores._database import Database
     from anabranch.stores._database_faults import translated
     from anabranch.stores._engines import read_url
-    from anabranch.stores._processes import ClosableProcesses, open_processes
     from anabranch.tree import TreeStore
 else:
     __getattr__ = lazy_names(
@@ -53,7 +52,6 @@ else:
             "anabranch.tree": "TreeStore",
             "._database_faults": "translated",
             "._engines": "read_url",
-            "._processes": "ClosableProcesses open_processes",
         },
     )
 

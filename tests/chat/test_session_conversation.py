@@ -13,7 +13,7 @@ from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.models import ModelError
 from anabranch.testing import MockModel, ModelAnswer, calls
-from anabranch.tree import Node, Thread, project
+from anabranch.tree import Thread, project
 from tests.agents.memory import MemoryTrees
 from tests.chat.sessions import Person, echo, feed, session, shown, text_here, tree_of
 from tests.masking import with_any_id
@@ -443,10 +443,10 @@ class Failing(MemoryTrees):
 
     fails = False
 
-    async def children(self, node_id: str) -> list[Node]:
+    async def refs(self, thread_id: str) -> dict[str, str]:
         if self.fails:
             raise StoreError("The disk is gone.")
-        return await super().children(node_id)
+        return await super().refs(thread_id)
 
 
 async def test_a_store_that_fails_hides_neither_an_interruption_nor_another_error() -> None:
@@ -472,6 +472,7 @@ async def test_a_store_that_fails_hides_neither_an_interruption_nor_another_erro
     assert await shown(chat, "buy") == "error: No credit. Buy some."
     store.fails = False
     assert await shown(chat, "buy") == "error: No credit. Buy some."
+    store.fails = False
     said = [node.text for node in (await chat.cursor.walk()).path(chat.cursor.node_id)]
     assert said == ["go", "Half an answer", "buy"]
 

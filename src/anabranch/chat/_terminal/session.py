@@ -7,6 +7,7 @@ has all commands in the order of ``/help``; those about the session itself are h
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -96,8 +97,11 @@ class Session:
     async def _run(self, step: Callable[[], Awaitable[Outputs]]) -> list[Output]:
         try:
             outputs = await step()
+        except asyncio.CancelledError:
+            await run_shielded(self.cursor.catch_up())
+            raise
         finally:
-            await run_shielded(self.state.settle())
+            self.cursor.add_to_history()
         return outputs if isinstance(outputs, list) else [outputs]
 
     def _accepts(self, name: str, rest: str) -> bool:

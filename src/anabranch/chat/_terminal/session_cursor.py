@@ -10,10 +10,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-from anabranch.agents import Event, NodeAdded
-from anabranch.chat._terminal.session_dependencies import SessionDependencies
 from anabranch.chat._terminal.session_output import (
     Output,
     SessionError,
@@ -21,7 +19,6 @@ from anabranch.chat._terminal.session_output import (
     result_text,
     whole,
 )
-from anabranch.chat._turns import BATCH
 from anabranch.errors import StoreError
 from anabranch.tree import HEAD, Navigator, Node, Path, Ref, Tree, TreeStore, state_of
 
@@ -29,6 +26,8 @@ Place: TypeAlias = tuple[str, str | None]
 """A thread's id and the id of a node in it; ``None`` is the place before the first node."""
 
 MAX_PLACES = 100
+
+logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 
 class NavigationHistory:
@@ -207,6 +206,25 @@ class SessionCursor:
         self.thread_id, self.node_id = thread_id, node_id
         return await self.here()
 
+    def follow(self, added: Node) -> None:
+        """Go to a node that a turn of the session has added, if the node follows this place."""
+        if added.parent_id == self.node_id and added.kind != "branch":
+            self.node_id = added.id
+
+    async def catch_up(self) -> None:
+        """Go to the thread's head, if it is below: an interrupted turn reports its last node to no one.
+
+        A store failure is only logged, because the interruption itself is about to be raised.
+        """
+        try:
+            head = (await self._store.refs(self.thread_id)).get(HEAD)
+            path = (await self._store.path(head)).nodes if head is not None else ()
+        except StoreError:
+            logger.exception("the session could not follow the nodes that its last line added")
+        else:
+            if self.node_id in {node.parent_id for node in path}:
+                self.node_id = head
+
     def add_to_history(self) -> None:
         """Add this place to the history, for :meth:`undo` to return to."""
         self._history.add(self._place)
@@ -246,55 +264,3 @@ def _results(node: Node, path: Path) -> Sequence[str]:
         if use_id == use.id
     ]
     return [result_text(result.pending or result.content) for result in results]
-
-
-logger: logging.Logger = logging.getLogger("anabranch.chat")
-
-
-class CursorFollower:
-    """Names the nodes of a session's agent and listens to its events; both move ``cursor``."""
-
-    def __init__(self, cursor: SessionCursor, dependencies: SessionDependencies) -> None:
-        self._cursor = cursor
-        self._dependencies = dependencies
-        self._own: set[str] = set()
-
-    def name(self, kind: Literal["thread", "node"]) -> str:
-        """Return a new name for a thread or node of this session."""
-        name = self._dependencies.naming(kind)
-        self._own.add(name)
-        return name
-
-    async def on_event(self, event: Event) -> None:
-        """Follow the added node, and pass the event to the session's listener."""
-        if isinstance(event, NodeAdded) and self._follows(event.node, BATCH):
-            self._cursor.node_id = event.node.id
-            self._own.add(event.node.id)
-        await self._dependencies.listener(event)
-
-    async def catch_up(self) -> None:
-        """Follow stored nodes whose events an interruption lost.
-
-        A store failure is only logged, because the interruption itself is about to be raised.
-        """
-        try:
-            while self._own and (node := await self._next()) is not None:
-                self._cursor.node_id = node.id
-            self._own.clear()
-        except StoreError:
-            logger.exception("the session could not follow the nodes that its last line added")
-
-    async def _next(self) -> Node | None:
-        store, cursor = self._dependencies.store, self._cursor
-        followers = (
-            await store.beginnings(cursor.thread_id)
-            if cursor.node_id is None
-            else await store.children(cursor.node_id)
-        )
-        kinds = BATCH if cursor.node_id in self._own else frozenset[str]()
-        return next((node for node in reversed(followers) if self._follows(node, kinds)), None)
-
-    def _follows(self, node: Node, kinds: frozenset[str]) -> bool:
-        """Whether ``node`` follows the cursor, and is the session's own or of one of ``kinds``."""
-        follows = node.parent_id == self._cursor.node_id and node.kind != "branch"
-        return follows and (node.id in self._own or node.kind in kinds)

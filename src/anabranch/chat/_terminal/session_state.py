@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Concatenate, TypeAlias
 
 from anabranch._aio import run_shielded
-from anabranch.agents import Agent, Model
-from anabranch.chat._terminal.session_cursor import CursorFollower, SessionCursor
+from anabranch.agents import Agent, Event, Model, NodeAdded
+from anabranch.chat._terminal.session_cursor import SessionCursor
 from anabranch.chat._terminal.session_dependencies import SessionDependencies, SessionSettings
 from anabranch.chat._terminal.session_output import Output, SessionError, error_text
 from anabranch.chat._turns import end_turn
@@ -53,7 +53,6 @@ class SessionState:
         self.settings: SessionSettings = SessionSettings.of(dependencies.limits)
         self.unanswered: str | None = None
         self.attached: list[tuple[FileBlock, bytes]] = []
-        self._follower = CursorFollower(self.cursor, dependencies)
         self._calls = dependencies.calls or open_store(dependencies.store)
 
     @property
@@ -67,12 +66,18 @@ class SessionState:
             user=given.user,
             limits=self.settings.limits(given.limits),
             tool_limits=given.tool_limits,
-            listener=self._follower.on_event,
+            listener=self._on_event,
             clock=given.clock,
-            naming=self._follower.name,
+            naming=given.naming,
             capabilities=given.capabilities,
             calls=self._calls,
         )
+
+    async def _on_event(self, event: Event) -> None:
+        """Move the cursor to an added node, and pass the event to the session's listener."""
+        if isinstance(event, NodeAdded):
+            self.cursor.follow(event.node)
+        await self.dependencies.listener(event)
 
     async def thread(self, text: str) -> Thread:
         """Return the thread; if it does not exist, create it with a title made of ``text``.
@@ -130,28 +135,23 @@ class SessionState:
         try:
             yield
         except asyncio.CancelledError:
-            await run_shielded(self._store_end(None))
+            await run_shielded(self._store_stop())
             raise
         except Exception as error:
             await self._store_end(error_text(error))
             raise
 
+    async def _store_stop(self) -> None:
+        await self.cursor.catch_up()
+        await self._store_end(None)
+
     async def _store_end(self, error: str | None) -> None:
-        await self._follower.catch_up()
         if self.cursor.node_id is None:
             return
         try:
             await end_turn(self.agent, self.cursor.thread_id, self.cursor.node_id, error)
         except StoreError:
             logger.exception("could not store the end of a turn")
-
-    async def settle(self) -> None:
-        """Move the cursor to the last added node, and add the place to the history.
-
-        The session calls this after each step, even after a failed or cancelled one.
-        """
-        await self._follower.catch_up()
-        self.cursor.add_to_history()
 
 
 Outputs: TypeAlias = Output | list[Output]

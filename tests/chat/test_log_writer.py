@@ -59,6 +59,22 @@ class LosesAnswers(Watched):
             raise StoreError("the answer is lost")
 
 
+class Busy(Watched):
+    """Another event of the thread is added during each of the first batches."""
+
+    left = 20
+
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        if self.left:
+            self.left -= 1
+            self.log.add([notice("more")])
+        await super().append_all(new, at=at)
+
+    def fill(self, log: ThreadLog) -> None:
+        self.log = log
+        log.add([notice("first")])
+
+
 @pytest.fixture
 def watched() -> Any:
     return Watched(open_run_events("memory:"))
@@ -153,6 +169,18 @@ async def test_a_flush_stores_the_events_of_its_thread_alone_while_others_wait(
     assert watched.batches == [{"a": 1}, {"b": 2}, {"a": 1}]
     await three.flush()
     await watched.close()
+
+
+@pytest.mark.usefixtures("restless")
+async def test_a_flush_ends_although_further_events_are_added() -> None:
+    busy: Any = Busy(open_run_events("memory:"))
+    log, *_ = logs(busy)
+    busy.fill(log)
+    await log.flush()
+    assert busy.left > 10
+    while not log.is_written:
+        await log.flush()
+    assert sum(each["a"] for each in busy.batches) == 21
 
 
 async def test_only_the_beginning_of_a_text_is_stored_before_the_rest_is_over(

@@ -53,7 +53,6 @@ class LogWriter:
         self._storing: Mapping[str, WaitingEvents] = {}
         self._urgent: set[str] = set()
         self._called = asyncio.Event()
-        self._stored = asyncio.Event()
         self._not_before = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -104,11 +103,12 @@ class LogWriter:
         return thread_id not in self._waiting and thread_id not in self._storing
 
     async def flush(self, thread_id: str) -> None:
-        """Wait until the store has all events added to a thread."""
-        while not self.is_written(thread_id):
-            if thread_id in self._waiting:  # otherwise the store is writing them
-                self._call_for(thread_id)
-            await self._stored.wait()
+        """Wait until the store has all events that were added to a thread before."""
+        if waiting := self._waiting.get(thread_id):
+            self._call_for(thread_id)
+            await waiting[-1].is_stored.wait()
+        elif (storing := self._storing.get(thread_id)) is not None:
+            await storing.is_stored.wait()
 
     def _call_for(self, thread_id: str) -> None:
         self._urgent.add(thread_id)
@@ -150,9 +150,9 @@ class LogWriter:
                     await self._called.wait()
 
     def _end_batch(self) -> None:
+        for each in self._storing.values():
+            each.is_stored.set()
         self._storing = {}
-        self._stored.set()
-        self._stored = asyncio.Event()
 
     async def _store(self, batch: Mapping[str, WaitingEvents]) -> None:
         """Store a batch once, even if the store fails after writing it."""

@@ -5,6 +5,7 @@ Pieces of one text that wait together become one event.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ class WaitingEvents:
 
     All events were reported under one ``lease``, or under none. The store adds the events if the
     lease's owner still holds the lease. With ``ends``, the turn ends with the events, and a worker
-    looks at the thread at ``look_at``.
+    looks at the thread at ``look_at``. ``is_stored`` is set when the store has the events, or none
+    of them after too many failures.
     """
 
     lease: RenewedLease | None = None
@@ -39,6 +41,7 @@ class WaitingEvents:
     text: TextPiece | None = None
     deltas: list[str] = field(default_factory=list[str])
     size: int = 0
+    is_stored: asyncio.Event = field(default_factory=asyncio.Event)
 
     def has_room(self, lease: RenewedLease | None) -> bool:
         """Return whether one append may store these events together with events under ``lease``."""

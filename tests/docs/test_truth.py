@@ -107,7 +107,12 @@ async def test_a_configured_server_runs_the_tool_for_a_client_that_answers_no_sa
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "anabranch", *arguments],
-        env={**os.environ, "PYTHONPATH": str(PACKAGES), "ANABRANCH_KEYS": "k" * 32},
+        env={
+            **os.environ,
+            **entry.get("env", {}),
+            "PYTHONPATH": str(PACKAGES),
+            "ANABRANCH_KEYS": "k" * 32,
+        },
     )
     async with Client(server, elicitation_callback=approving) as client:
         paid = await client.call_tool("refund", {"order": "A1", "amount": 20})

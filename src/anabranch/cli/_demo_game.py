@@ -27,8 +27,8 @@ In short: the function waited at each question, and the server sent the question
 """
 WHAT_HAPPENED_IN_ROUNDS = (
     "\nIn short: at each question the server discarded the function and forgot the call. The next"
-    " request brought the answer and a sealed record of the rest. The function ran again, over that"
-    " record, to the same line. The tool drew the cards once.\n"
+    " request brought the answer, and a sealed record of the cards and of the earlier answers. The"
+    " function ran again to the same line, with the recorded values. The tool drew the cards once.\n"
 )
 NEXT = """Next:
   anabranch demo --era handshake       the same, for clients before 2026-07-28

@@ -257,7 +257,7 @@ async def test_files_in_messages_are_read_as_the_page_says(
         assert (said, read_in(model.requests[-1])) == ("Seen.", read)
 
 
-@pytest.mark.parametrize(("address", "read"), rows("an address", "the model reads"))
+@pytest.mark.parametrize(("address", "read"), rows("a client sends the address", "the model reads"))
 async def test_addresses_in_messages_are_read_as_the_page_says(address: str, read: str) -> None:
     kind = "image" if ".png" in address or ":image" in address else "document"
     assert await attached({"type": kind, "source": {"type": "url", "value": address}}) == read
@@ -399,7 +399,7 @@ async def test_notes_are_found_as_the_page_says(note: str, question: str, found:
 
 
 def test_every_other_row_names_a_test_that_exists() -> None:
-    table = PAGE.partition("| input | becomes |\n|---|---|\n")[2].partition("\n\n")[0]
+    table = PAGE.partition("| input | outcome |\n|---|---|\n")[2].partition("\n\n")[0]
     for row in table.splitlines():
         [(path, name)] = re.findall(r"<!-- (tests/[\w/]+/test_\w+\.py)::(test_\w+) -->", row)
         tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
@@ -414,4 +414,4 @@ def test_every_other_row_names_a_test_that_exists() -> None:
 def test_every_table_of_the_page_is_run() -> None:
     lines = PAGE.splitlines()
     heads = {lines[at - 1] for at, line in enumerate(lines) if line.startswith("|---")}
-    assert heads == {*RUN, "| input | becomes |"}
+    assert heads == {*RUN, "| input | outcome |"}

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -26,7 +25,6 @@ from anabranch._aio import Timer
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.replay_check._rehearsal import rehearse
 from anabranch.testing import ManualClock, MockClient, MockExhausted, check_replay
-from anabranch.tool import Tool
 
 LINES = Path(__file__).read_text("utf-8").splitlines()
 
@@ -36,16 +34,25 @@ class Name(BaseModel):
 
 
 effects: list[str] = []
+asked: list[str] = []
 numbers: Iterator[int] = itertools.count()
+"""0 in the first run that asks, 1 in the next one."""
 
 
 @pytest.fixture(autouse=True)
 def nothing_has_happened() -> None:
+    global numbers  # noqa: PLW0603 - each test counts anew
+    numbers = itertools.count()
     effects.clear()
+    asked.clear()
 
 
 def ada() -> MockClient:
-    return MockClient(elicits=lambda question: Name(name="Ada"), samples=lambda request: "Yes.")
+    def answer(question: object) -> Name:
+        asked.append(str(question))
+        return Name(name="Ada")
+
+    return MockClient(elicits=answer, samples=lambda request: "Yes.")
 
 
 async def effect(name: str) -> str:
@@ -57,228 +64,169 @@ def undo(name: str) -> None:
     effects.append(f"not {name}")
 
 
+def make() -> object:
+    effects.append("made")
+    return object()
+
+
 # -- what is found -----------------------------------------------------------------------------
 
 
-async def test_a_question_with_the_time_in_it_is_found() -> None:
-    @tool
-    async def clocked(ctx: BranchContext) -> None:
-        await ctx.elicit(Name, f"It is {time.time_ns()}. Who?")
-
-    (found,) = await check_replay(clocked, {}, ada())
-    assert (found.rule, found.step) == ("different-ask", "clocked/elicit.1")
-    assert found.first is not None
-    assert found.first.startswith('{"message": "It is ')
-    assert found.second is not None
-    assert found.second.startswith('{"message": "It is ')
-    assert found.first != found.second
-    assert found.file == __file__
-    assert LINES[found.line - 1] == "    @tool"
+async def numbered(ctx: BranchContext) -> None:
+    await ctx.elicit(Name, f"Number {next(numbers)}. Who?")
 
 
-async def test_questions_in_an_order_of_chance_are_found() -> None:
-    """The order turns round from run to run, as that of a set may from process to process."""
-    orders = itertools.cycle([["left", "right"], ["right", "left"]])
-
-    @tool
-    async def shuffled(ctx: BranchContext) -> None:
-        for name in next(orders):
-            await ctx.elicit(Name, f"{name}?")
-
-    (found,) = await check_replay(shuffled, {}, ada())
-    assert found.rule == "different-ask"
-    assert (found.first, found.second) == ('{"message": "left?"}', '{"message": "right?"}')
+async def shuffled(ctx: BranchContext) -> None:
+    """As the order of a set turns round from process to process."""
+    names = ["left", "right"]
+    for name in names[:: -1 if next(numbers) % 2 else 1]:
+        await ctx.elicit(Name, f"{name}?")
 
 
-async def test_a_question_that_is_asked_in_one_run_alone_is_found() -> None:
-    @tool
-    async def moody(ctx: BranchContext) -> None:
-        asks = [ctx.elicit(Name, "Who?", key="who")]
-        if next(numbers) % 2:
-            asks.append(ctx.elicit(Name, "Why?", key="why"))
-        await ctx.gather(*asks)
-
-    (found,) = await check_replay(moody, {}, ada())
-    assert (found.rule, found.step) == ("different-asks", "why")
-    assert "nothing" in {found.first, found.second}
+async def moody(ctx: BranchContext) -> None:
+    asks = [ctx.elicit(Name, "Who?", key="who")]
+    if next(numbers) % 2:
+        asks.append(ctx.elicit(Name, "Why?", key="why"))
+    await ctx.gather(*asks)
 
 
-async def test_another_kind_of_question_is_found() -> None:
-    @tool
-    async def undecided(ctx: BranchContext) -> None:
-        if next(numbers) % 2:
-            await ctx.sample("Who?", key="who")
-        else:
-            await ctx.elicit(Name, "Who?", key="who")
-
-    (found,) = await check_replay(undecided, {}, ada())
-    assert found.rule == "different-ask"
-    assert {found.first, found.second} == {"sample", "elicit"}
+async def undecided(ctx: BranchContext) -> None:
+    if next(numbers) % 2:
+        await ctx.sample("Who?", key="who")
+    else:
+        await ctx.elicit(Name, "Who?", key="who")
 
 
-async def test_another_value_is_found() -> None:
-    @tool
-    async def counting(ctx: BranchContext) -> int:
-        await ctx.elicit(Name, "Who?")
-        return next(numbers)
-
-    (found,) = await check_replay(counting, {}, ada())
-    assert (found.rule, found.step) == ("different-outcome", None)
-    assert int(found.second or "") == int(found.first or "") + 1
-    assert "value" in found.reason
+async def counting(ctx: BranchContext) -> int:
+    await ctx.elicit(Name, "Who?")
+    return next(numbers)
 
 
-@pytest.mark.parametrize("parity", [0, 1])
-async def test_another_error_is_found(parity: int) -> None:
-    @tool
-    async def failing(ctx: BranchContext) -> None:
-        raise ToolError(f"number {next(numbers)}")
-
-    @tool
-    async def failing_at_times(ctx: BranchContext) -> str:
-        if next(numbers) % 2:
-            raise ToolError("no")
-        return "yes"
-
-    chosen: Tool[Any] = failing if parity else failing_at_times
-    (found,) = await check_replay(chosen, {}, ada())
-    assert found.rule == "different-outcome"
-    assert "ToolError: " in f"{found.first} {found.second}"
+async def failing(ctx: BranchContext) -> None:
+    raise ToolError(f"number {next(numbers)}")
 
 
-async def test_another_notice_is_found() -> None:
-    @tool
-    async def talkative(ctx: BranchContext) -> None:
-        await ctx.notify(f"at {next(numbers)}", progress=1, total=2)
-        await ctx.elicit(Name, "Who?")
-
-    client = ada()
-    (found,) = await check_replay(talkative, {}, client)
-    assert (found.rule, found.step) == ("different-notice", "talkative")
-    assert (found.first or "").startswith('"1 2 at ')
-    assert len(client.notify_calls) == 1  # the replay delivers nothing
+async def failing_at_times(ctx: BranchContext) -> str:
+    if next(numbers) % 2:
+        raise ToolError("no")
+    return "yes"
 
 
-async def test_a_notice_of_one_run_alone_is_found() -> None:
-    @tool
-    async def at_times(ctx: BranchContext) -> None:
-        if next(numbers) % 2:
-            await ctx.log("info", "odd")
-
-    (found,) = await check_replay(at_times, {}, ada())
-    assert found.rule == "different-notice"
-    assert {found.first, found.second} == {"nothing", '"odd"'}
+async def talkative(ctx: BranchContext) -> None:
+    await ctx.notify(f"at {next(numbers)}", progress=1, total=2)
+    await ctx.elicit(Name, "Who?")
 
 
-async def test_a_step_with_another_argument_is_found_and_not_run_again() -> None:
-    @tool
-    async def varying(ctx: BranchContext) -> None:
-        await ctx.step(effect, str(next(numbers)))
-        await ctx.elicit(Name, "Who?")
-
-    (found,) = await check_replay(varying, {}, ada())
-    assert (found.rule, found.step) == ("different-step", "varying/effect.1")
-    assert len(effects) == 1
+async def talkative_at_times(ctx: BranchContext) -> None:
+    if next(numbers) % 2:
+        await ctx.log("info", "odd")
 
 
-async def test_a_step_that_the_replay_alone_comes_to_is_refused() -> None:
-    @tool
-    async def choosing(ctx: BranchContext) -> None:
-        await ctx.step(effect, "x", name=f"number{next(numbers)}")
-
-    (found,) = await check_replay(choosing, {}, ada())
-    assert found.rule == "different-step"
-    assert (found.first, found.second) == ("nothing", "step effect")
-    assert effects == ["x"]
+async def varying(ctx: BranchContext) -> None:
+    await ctx.step(effect, str(next(numbers)))
+    await ctx.elicit(Name, "Who?")
 
 
-async def test_a_step_that_the_replay_leaves_out_is_found() -> None:
-    runs = itertools.count()
-
-    @tool
-    async def forgetful(ctx: BranchContext) -> None:
-        if next(runs) == 0:
-            await ctx.step(effect, "x")
-        await ctx.elicit(Name, "Who?")
-
-    (found,) = await check_replay(forgetful, {}, ada())
-    assert (found.rule, found.step) == ("different-step", "forgetful/effect.1")
-    assert found.second == "not reached"
+async def choosing(ctx: BranchContext) -> None:
+    await ctx.step(effect, "x", name=f"number{next(numbers)}")
 
 
-async def test_a_time_that_only_the_replay_asks_for_is_found() -> None:
-    runs = itertools.count()
-
-    @tool
-    async def late(ctx: BranchContext) -> None:
-        if next(runs):
-            ctx.now()
-        await ctx.elicit(Name, "Who?")
-
-    (found,) = await check_replay(late, {}, ada())
-    assert (found.rule, found.step, found.second) == ("different-step", "late/now.1", "now")
+async def forgetful(ctx: BranchContext) -> None:
+    if next(numbers) == 0:
+        await ctx.step(effect, "x")
+    await ctx.elicit(Name, "Who?")
 
 
-async def test_a_change_between_rounds_is_found() -> None:
+async def late(ctx: BranchContext) -> None:
+    if next(numbers):
+        ctx.now()
+    await ctx.elicit(Name, "Who?")
+
+
+async def changing_between_rounds(ctx: BranchContext) -> None:
     """Both runs of a round agree; the next round does not."""
-    asked: list[str] = []
-
-    def answer(question: object) -> Name:
-        asked.append("Who?")
-        return Name(name="Ada")
-
-    @tool
-    async def reading(ctx: BranchContext) -> None:
-        await ctx.elicit(Name, f"Number {len(asked)}")
-
-    (found,) = await check_replay(reading, {}, MockClient(elicits=answer))
-    assert (found.rule, found.step) == ("different-step", "reading/elicit.1")
+    await ctx.elicit(Name, f"Number {len(asked)}")
 
 
-async def test_a_swallowed_cancellation_is_found() -> None:
-    @tool
-    async def stubborn(ctx: BranchContext) -> None:
-        try:
-            await ctx.elicit(Name, "Who?")
-        except BaseException:  # noqa: BLE001 - the mistake that is to be found
-            return
-
-    (found,) = await check_replay(stubborn, {}, ada())
-    assert (found.rule, found.step) == ("not-suspended", "stubborn/elicit.1")
+async def stubborn(ctx: BranchContext) -> None:
+    try:
+        await ctx.elicit(Name, "Who?")
+    except BaseException:  # noqa: BLE001 - the mistake that is to be found
+        return
 
 
-async def test_a_value_that_cannot_be_recorded_is_found_and_not_made_again() -> None:
-    def make() -> object:
-        effects.append("made")
-        return object()
-
-    @tool
-    async def opaque(ctx: BranchContext) -> None:
-        await ctx.step(make)
-
-    (found,) = await check_replay(opaque, {}, ada())
-    assert (found.rule, found.step) == ("unrecordable-value", "opaque/make.1")
-    assert effects == ["made"]
+async def opaque(ctx: BranchContext) -> None:
+    await ctx.step(make)
 
 
-async def test_an_effect_that_is_cut_off_is_found_and_not_begun_again() -> None:
-    @tool
-    async def impatient(ctx: BranchContext) -> None:
-        begun = asyncio.Event()
+async def impatient(ctx: BranchContext) -> None:
+    begun = asyncio.Event()
 
-        async def endless() -> None:
-            effects.append("begun")
-            begun.set()
-            await asyncio.Event().wait()
+    async def endless() -> None:
+        effects.append("begun")
+        begun.set()
+        await asyncio.Event().wait()
 
-        task = asyncio.ensure_future(ctx.step(endless))
-        await begun.wait()
-        task.cancel()
-        await asyncio.wait([task])
+    task = asyncio.ensure_future(ctx.step(endless))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
 
-    (found,) = await check_replay(impatient, {}, ada())
-    assert (found.rule, found.step) == ("interrupted-step", "impatient/endless.1")
-    assert effects == ["begun"]
+
+FOUND: list[tuple[Any, str, str | None, Any, Any]] = [
+    (
+        numbered,
+        "different-ask",
+        "numbered/elicit.1",
+        '{"message": "Number 0. Who?"}',
+        '{"message": "Number 1. Who?"}',
+    ),
+    (
+        shuffled,
+        "different-ask",
+        "shuffled/elicit.1",
+        '{"message": "left?"}',
+        '{"message": "right?"}',
+    ),
+    (moody, "different-asks", "why", "nothing", ...),
+    (undecided, "different-ask", "who", "elicit", "sample"),
+    (counting, "different-outcome", None, "0", "1"),
+    (failing, "different-outcome", None, "ToolError: number 0", "ToolError: number 1"),
+    (failing_at_times, "different-outcome", None, '"yes"', "ToolError: no"),
+    (talkative, "different-notice", "talkative", '"1 2 at 0"', '"1 2 at 1"'),
+    (talkative_at_times, "different-notice", "talkative_at_times", "nothing", '"odd"'),
+    (varying, "different-step", "varying/effect.1", ..., ...),
+    (choosing, "different-step", "choosing/number1.1", "nothing", "step effect"),
+    (forgetful, "different-step", "forgetful/effect.1", ..., "not reached"),
+    (late, "different-step", "late/now.1", ..., "now"),
+    (changing_between_rounds, "different-step", "changing_between_rounds/elicit.1", ..., ...),
+    (stubborn, "not-suspended", "stubborn/elicit.1", None, None),
+    (opaque, "unrecordable-value", "opaque/make.1", None, None),
+    (impatient, "interrupted-step", "impatient/endless.1", None, None),
+]
+"""A body, and the difference that is found in it; ``...`` where it does not matter what is shown."""
+REASONS: dict[Any, str] = {counting: "value", failing: "error", failing_at_times: "outcome"}
+ONCE: dict[Any, list[str]] = {
+    varying: ["0"],
+    choosing: ["x"],
+    forgetful: ["x"],
+    opaque: ["made"],
+    impatient: ["begun"],
+}
+
+
+@pytest.mark.parametrize(("body", "rule", "step", "first", "second"), FOUND)
+async def test_a_difference_between_two_runs_is_found_and_effects_happen_once(
+    body: Any, rule: str, step: str | None, first: Any, second: Any
+) -> None:
+    (found,) = await check_replay(tool(body), {}, ada())
+    assert (found.rule, found.step) == (rule, step)
+    assert first in (..., found.first)
+    assert second in (..., found.second)
+    assert found.file == __file__
+    assert LINES[found.line - 1].startswith(f"async def {body.__name__}(")
+    assert REASONS.get(body, "") in found.reason
+    assert effects == ONCE.get(body, [])
 
 
 # -- what is not -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from anabranch import AnabranchError, Sampler
 from anabranch._aio import Timer
 from anabranch._asking import Host
 from anabranch._budget import Limits
-from anabranch._durable import CallService, CallStore, Durability, Job
+from anabranch._durable import CallService, CallStore, Durability, Job, Reaper
 from anabranch._engine import Finished, Journal, Notice, current_idempotency_key
 from anabranch.testing import ManualClock
 from anabranch.tool import Runtime, Tool
@@ -31,6 +31,12 @@ from tests.patience import PATIENCE
 
 UNAVAILABLE = "cannot reach its records"
 Person = Callable[[str, Any], BaseModel]
+
+
+class Number(BaseModel):
+    """A form that asks for a number."""
+
+    n: int
 
 
 class Ledger(list[tuple[str, str]]):
@@ -192,3 +198,24 @@ def accept(**content: Any) -> types.ElicitResult:
 def always(**content: Any) -> Person:
     """A person who gives the same answer to everything."""
     return lambda _id, _request: accept(**content)
+
+
+def asking(outcome: object) -> InputRequiredResult:
+    """Return a reply that asks."""
+    assert isinstance(outcome, InputRequiredResult)
+    return outcome
+
+
+def numbered(reply: InputRequiredResult, n: int) -> dict[str, Any]:
+    """Return the answer ``n`` to each question of a reply."""
+    return {step_id: accept(n=n) for step_id in reply.input_requests or {}}
+
+
+def patiently(store: CallStore) -> Durability:
+    """Leases that last however fast the clock runs."""
+    return Durability(store, lease=100_000_000)
+
+
+def reaper(desk: Desk, store: CallStore) -> Reaper:
+    """A reaper that waits for compensations however fast the clock runs."""
+    return Reaper(desk.service(store), {desk.tool.name: desk.tool}, patience=100_000_000)

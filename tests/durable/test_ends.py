@@ -19,43 +19,27 @@ from anabranch._asking import Host
 from anabranch._durable import CallStore
 from anabranch._engine import Finished
 from anabranch.tool import Tool
-from tests.durable.harness import Desk, accept, always
+from tests.diary import DONE, forget, note
+from tests.durable.harness import Desk, Number, accept, always
 from tests.durable.stores import Modelled
 from tests.mcp.harness import ERAS, Answers, connected, serving, text_of
 from tests.sagas.harness import call_saga
 
-
-class Number(BaseModel):
-    n: int
-
-
-undone: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_undone() -> None:
-    undone.clear()
-
-
-def begin() -> str:
-    return "begun"
-
-
-def undo(what: str) -> None:
-    undone.append(what)
+pytestmark = pytest.mark.usefixtures("nothing_done")
+UNDONE = ["begun", "not begun"]
 
 
 @tool
 async def cannot_cross(ctx: BranchContext) -> None:
     """Do something whose value cannot be written down."""
-    await ctx.step(begin, undo=undo)
+    await ctx.step(note, "begun", undo=forget)
     await ctx.step(object)
 
 
 @tool
 async def asks(ctx: BranchContext) -> str:
     """Ask, after having done something."""
-    await ctx.step(begin, undo=undo)
+    await ctx.step(note, "begun", undo=forget)
     await ctx.elicit(Number, "n?")
     return "asked"
 
@@ -63,14 +47,14 @@ async def asks(ctx: BranchContext) -> str:
 @tool
 async def has_a_bug(ctx: BranchContext) -> None:
     """Do something, then raise what is not expected."""
-    await ctx.step(begin, undo=undo)
+    await ctx.step(note, "begun", undo=forget)
     raise ZeroDivisionError
 
 
 @tool
 async def draws(ctx: BranchContext) -> Image:
     """Return a file, which is written for a host and cannot be read back."""
-    await ctx.step(begin, undo=undo)
+    await ctx.step(note, "begun", undo=forget)
     return Image(data=b"png", format="png")
 
 
@@ -98,7 +82,7 @@ async def test_a_call_that_fails_is_over_and_undone(
     assert await status(store) == "failed"
     with pytest.raises((error, RuntimeError)):  # one that was masked is no more than masked again
         await desk.request(desk.service(store))
-    assert undone == ["begun"]
+    assert DONE == UNDONE
 
 
 async def test_a_call_that_asks_a_question_its_host_cannot_answer_is_over_and_undone(
@@ -108,7 +92,7 @@ async def test_a_call_that_asks_a_question_its_host_cannot_answer_is_over_and_un
     with pytest.raises(CapabilityError):
         await desk.request(desk.service(store))
     assert await status(store) == "failed"
-    assert undone == ["begun"]
+    assert DONE == UNDONE
 
 
 async def test_a_file_is_returned_once(quick: Modelled) -> None:
@@ -120,7 +104,7 @@ async def test_a_file_is_returned_once(quick: Modelled) -> None:
         "error",
         "This call has ended, and its result cannot be given a second time.",
     )
-    assert undone == []
+    assert UNDONE[:1] == DONE
 
 
 async def test_a_call_waits_is_done_and_is_forgotten(store: CallStore) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch._durable import CallRecord, CallState, CallStore, Durability, Reaper, expiry
@@ -15,14 +14,9 @@ from anabranch.errors import StoreError
 from anabranch.mcp import Installation, ServerOptions
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
-from tests.durable.harness import Desk, OneCall, always
+from tests.durable.harness import Desk, Number, OneCall, always
 from tests.durable.stores import Modelled, Observed, Watched
 from tests.suites.call_samples import a_call
-
-
-class Number(BaseModel):
-    n: int
-
 
 undone: list[str] = []
 hanging = asyncio.Event()

@@ -6,19 +6,23 @@ from typing import Any
 
 import pytest
 from mcp.types import InputRequiredResult
-from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidTokenError, ToolError, tool
 from anabranch._durable import CallStore, Durability, Lease, enter
 from anabranch._engine import Answer, Finished, Journal
 from anabranch.messages import SampleReply, SampleRequest
-from tests.durable.harness import UNAVAILABLE, Desk, Ledger, accept, always
+from tests.durable.harness import (
+    UNAVAILABLE,
+    Desk,
+    Ledger,
+    Number,
+    accept,
+    always,
+    asking,
+    numbered,
+    patiently,
+)
 from tests.durable.stores import Cut, Gate, Modelled, Switch
-
-
-class Number(BaseModel):
-    n: int
-
 
 ledger = Ledger()
 
@@ -70,15 +74,6 @@ async def both(ctx: BranchContext) -> list[str]:
 
 def forking(store: CallStore) -> Durability:
     return Durability(store, forks="fork")
-
-
-def asking(outcome: object) -> InputRequiredResult:
-    assert isinstance(outcome, InputRequiredResult)
-    return outcome
-
-
-def numbered(reply: InputRequiredResult, n: int) -> dict[str, Any]:
-    return {step_id: accept(n=n) for step_id in reply.input_requests or {}}
 
 
 async def test_a_repeated_request_gets_the_reply_of_the_first(store: CallStore) -> None:
@@ -153,11 +148,6 @@ async def test_no_line_forks_off_from_an_undone_call(store: CallStore) -> None:
     with pytest.raises(InvalidTokenError):
         await desk.request(desk.service(store), first.request_state, numbered(first, 3))
     assert len(ledger) == 4
-
-
-def patiently(store: CallStore) -> Durability:
-    """Leases that last however fast the clock runs."""
-    return Durability(store, lease=100_000_000)
 
 
 async def test_two_servers_with_the_same_request_run_it_once(store: CallStore) -> None:

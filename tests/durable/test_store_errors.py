@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from mcp.types import InputRequiredResult
-from pydantic import BaseModel
 
 from anabranch import BranchContext, StepFailed, StoreError, ToolError, tool
 from anabranch._durable import CallRecord, CallState, CallStore, expiry
 from anabranch.errors import UnknownCallError, error_to_json
 from anabranch.testing import MockClient, run_tool
-from tests.durable.harness import UNAVAILABLE, Desk, accept, always
+from tests.diary import DONE, forget, note
+from tests.durable.harness import UNAVAILABLE, Desk, Number, accept, always
 from tests.durable.stores import Modelled, Watched
 from tests.mcp.harness import ERAS, Answers, connected, serving, text_of
 from tests.sagas.harness import call_saga, text_in
@@ -20,24 +20,7 @@ from tests.sagas.harness import call_saga, text_in
 SECRET = "postgresql://me:secret@host/calls"
 
 
-class Number(BaseModel):
-    n: int
-
-
-undone: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_undone() -> None:
-    undone.clear()
-
-
-def do() -> str:
-    return "done"
-
-
-def undo(what: str) -> None:
-    undone.append(what)
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 def fail() -> None:
@@ -60,7 +43,7 @@ async def fails_later(ctx: BranchContext) -> None:
 @tool
 async def asks(ctx: BranchContext) -> None:
     """Do something, and ask."""
-    await ctx.step(do, undo=undo)
+    await ctx.step(note, "begun", undo=forget)
     await ctx.elicit(Number, "n?")
 
 
@@ -141,4 +124,4 @@ async def test_the_reaper_tries_again_when_the_store_fails_while_it_reads_a_call
     assert before is not None
     assert store.model.find("call_1") == replace(before, state=CallState.UNDOING)
     assert await expiry.Reaper(desk.service(store), tools).expire() == 1
-    assert undone == ["done"]
+    assert DONE == ["begun", "not begun"]

@@ -9,20 +9,15 @@ from typing import Any
 
 import pytest
 from mcp.types import InputRequiredResult
-from pydantic import BaseModel
 
 from anabranch import BranchContext, CallExpiredError, ToolError, tool
-from anabranch._durable import CallRecord, CallStore, Reaper
+from anabranch._durable import CallRecord, CallStore
 from anabranch._engine import Answer, Ask, Finished
 from tests.diary import DONE, forget, note
-from tests.durable.harness import UNAVAILABLE, Desk, always
+from tests.durable.harness import UNAVAILABLE, Desk, Number, always, asking, reaper
 from tests.durable.stores import Gate, Modelled, Observed, Suspended
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
-
-
-class Number(BaseModel):
-    n: int
 
 
 @tool
@@ -53,11 +48,6 @@ async def sleeps(ctx: BranchContext) -> str:
     return "booked"
 
 
-def asking(outcome: object) -> InputRequiredResult:
-    assert isinstance(outcome, InputRequiredResult)
-    return outcome
-
-
 async def begun(desk: Desk, store: CallStore) -> InputRequiredResult:
     return asking(await desk.request(desk.service(store)))
 
@@ -65,10 +55,6 @@ async def begun(desk: Desk, store: CallStore) -> InputRequiredResult:
 async def answered(desk: Desk, store: CallStore, reply: InputRequiredResult) -> Any:
     """What comes of the answers to ``reply``."""
     return await desk.request(desk.service(store), reply.request_state, desk.answer(reply))
-
-
-def reaper(desk: Desk, store: CallStore) -> Reaper:
-    return Reaper(desk.service(store), {desk.tool.name: desk.tool}, patience=1e9)
 
 
 async def the_call(store: CallStore) -> CallRecord:

@@ -4,8 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from mcp.types import InputRequiredResult
-from pydantic import BaseModel
 
 from anabranch import (
     Accepted,
@@ -13,16 +11,23 @@ from anabranch import (
     ToolError,
     tool,
 )
-from anabranch._durable import CallStore, Durability, Lease, Reaper, undo_again, unfinished
+from anabranch._durable import CallStore, Durability, Lease, undo_again, unfinished
 from anabranch._engine import Answer, Ask
 from anabranch.errors import CallExpiredError, StoreError
 from anabranch.testing import ManualClock
-from tests.durable.harness import UNAVAILABLE, Desk, Ledger, OneCall, accept, always
+from tests.durable.harness import (
+    UNAVAILABLE,
+    Desk,
+    Ledger,
+    Number,
+    OneCall,
+    always,
+    asking,
+    numbered,
+    patiently,
+    reaper,
+)
 from tests.durable.stores import Cut, Gate, Modelled, Observed, Switch
-
-
-class Number(BaseModel):
-    n: int
 
 
 class Town:
@@ -75,20 +80,6 @@ BUILT = [("build", what) for what in "abc"]
 RAZED = [("raze", what) for what in "cba"]
 
 
-def asking(outcome: object) -> InputRequiredResult:
-    assert isinstance(outcome, InputRequiredResult)
-    return outcome
-
-
-def numbered(reply: InputRequiredResult, n: int) -> dict[str, Any]:
-    return {step_id: accept(n=n) for step_id in reply.input_requests or {}}
-
-
-def reaper(desk: Desk, store: CallStore) -> Reaper:
-    """A reaper that waits for compensations however fast the clock runs."""
-    return Reaper(desk.service(store), {desk.tool.name: desk.tool}, patience=100_000_000)
-
-
 async def fail(desk: Desk, store: CallStore, state: str | None, answers: Any) -> str:
     with pytest.raises(ToolError) as failed:
         await desk.request(desk.service(store), state, answers)
@@ -104,11 +95,6 @@ async def test_undos_are_run_in_reverse_order_and_once(store: CallStore) -> None
     for _ in range(2):
         assert await fail(desk, store, first.request_state, numbered(first, 0)) == "razed"
     assert town.done == [*BUILT, ("build", "d"), ("raze", "d"), *RAZED]
-
-
-def patiently(store: CallStore) -> Durability:
-    """Leases that last however fast the clock runs."""
-    return Durability(store, lease=100_000_000)
 
 
 async def test_a_compensation_that_fails_is_run_again_until_it_succeeds(store: CallStore) -> None:

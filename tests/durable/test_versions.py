@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from mcp.types import ElicitRequestFormParams, InputRequiredResult
-from pydantic import BaseModel
 
 from anabranch import (
     BranchContext,
@@ -14,16 +13,11 @@ from anabranch import (
     ToolError,
     tool,
 )
-from anabranch._durable import CallRecord, CallStore, Reaper
+from anabranch._durable import CallRecord, CallStore
 from anabranch._engine import Finished
 from anabranch.tool import Tool
-from tests.durable.harness import Desk, Ledger, accept, always
+from tests.durable.harness import Desk, Ledger, Number, accept, always, reaper
 from tests.durable.stores import Cut, Modelled, T, Work
-
-
-class Number(BaseModel):
-    n: int
-
 
 ledger = Ledger()
 BOOKED = [("reserve", "seat"), ("charge", "card")]
@@ -136,10 +130,6 @@ async def found(store: CallStore) -> CallRecord:
     record = await store.find("call_1")
     assert record is not None
     return record
-
-
-def reaper(desk: Desk, store: CallStore) -> Reaper:
-    return Reaper(desk.service(store), {desk.tool.name: desk.tool}, patience=100_000_000)
 
 
 async def test_other_code_that_takes_the_same_way_continues_the_call(store: CallStore) -> None:

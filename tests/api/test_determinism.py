@@ -9,19 +9,12 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, NonDeterminismError, tool
-from anabranch.testing import MockClient, SequentialIds, run_tool
+from anabranch.testing import SequentialIds, run_tool
+from tests.api.replaying import next_round, willing
 
 
 class Yes(BaseModel):
     yes: bool = True
-
-
-async def next_round(ctx: BranchContext) -> None:
-    await ctx.elicit_url("go on", "https://example.org")
-
-
-def willing() -> MockClient:
-    return MockClient(samples=lambda _: "x", elicits=lambda _: {})
 
 
 async def test_uuids_and_random_numbers_are_of_their_place_and_their_call(replay: bool) -> None:

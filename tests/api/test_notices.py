@@ -5,15 +5,8 @@ from typing import Any
 import pytest
 
 from anabranch import BranchContext, tool
-from anabranch.testing import MockClient, run_tool
-
-
-async def next_round(ctx: BranchContext) -> None:
-    await ctx.elicit_url("go on", "https://example.org")
-
-
-def willing() -> MockClient:
-    return MockClient(samples=lambda _: "x", elicits=lambda _: {})
+from anabranch.testing import run_tool
+from tests.api.replaying import next_round, willing
 
 
 async def test_log_lines_and_progress_are_delivered_once_however_often_they_are_replayed(
@@ -38,22 +31,6 @@ async def test_log_lines_and_progress_are_delivered_once_however_often_they_are_
         ("step 2", 2, 3),
         ("end", None, None),
     ]
-
-
-@pytest.mark.parametrize(
-    "level",
-    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"],
-)
-async def test_every_level_of_the_protocol_can_be_used(level: Any) -> None:
-    """Contract: log(level, message)."""
-
-    @tool
-    async def outer(ctx: BranchContext) -> None:
-        await ctx.log(level, "x")
-
-    client = willing()
-    await run_tool(outer, {}, client)
-    assert client.log_calls == [(level, "x")]
 
 
 async def test_an_unknown_level_is_refused_where_it_is_made() -> None:

@@ -13,20 +13,12 @@ from anabranch import (
     StepFailed,
     tool,
 )
-from anabranch.testing import MockClient, SequentialIds, run_tool
+from anabranch.testing import SequentialIds, run_tool
+from tests.api.replaying import next_round, willing
 
 
 class Ticket(BaseModel):
     seat: int
-
-
-async def next_round(ctx: BranchContext) -> None:
-    """Make sure that everything before is replayed, where there is replaying."""
-    await ctx.elicit_url("go on", "https://example.org")
-
-
-def willing() -> MockClient:
-    return MockClient(samples=lambda _: "x", elicits=lambda _: {})
 
 
 async def test_a_step_that_raised_is_a_failed_step_with_the_foreign_words_inside(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from anabranch.agents import BranchSelf
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import BRANCH
 from anabranch.chat._web.open_work import cancel
-from anabranch.chat._web.run_work import MOST_ATTEMPTS
 from anabranch.messages import SampleRequest, text_of
 from anabranch.stores import open_run_events
 from anabranch.testing import MockModel, calls
@@ -25,7 +23,6 @@ from tests.chat.machines import Machines, check, check_branches, events_of, ids_
 from tests.chat.web import browsing, message, on_both_databases, reserve, resume, run
 from tests.diary import DONE, forget, note
 from tests.randomised import times
-from tests.stores.lost_events import lose_events
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
 
@@ -200,39 +197,6 @@ async def test_a_run_continues_in_another_process_when_its_own_ends_in_a_branch(
     assert sorted(ids_of(events, "anabranch.node")) == sorted(node.id for node in tree.nodes)
     assert len(ids_of(events, "anabranch.notice")) == 1
     assert DONE == ["begun"]
-
-
-@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "given up"])
-async def test_a_page_gets_the_stored_nodes_of_a_run_that_ends_early(
-    url: str, is_stopped: bool
-) -> None:
-    """A dead process had stored them, in a branch as well, and its events were lost."""
-    here = Machines(url, branching(one=calls(("use", "work", {}))))
-    async with here.process(busy) as one:
-        await here.begun(one)
-        working = asyncio.create_task(one.advance(await here.engine.next("t1")))
-        await until_noticed(one)
-        one.agent.suspend()
-        working.cancel()
-        await asyncio.wait([working])
-    await lose_events(url, "t1", 1)
-    async with here.process(done) as two:
-        if is_stopped:
-            found = await two.find("t1", None)
-            assert found is not None
-            assert await found.stop()
-        else:
-            events = open_run_events(url)
-            turn = await events.turn("t1")
-            assert turn is not None
-            assert await events.move("t1", turn, replace(turn, attempt=MOST_ATTEMPTS))
-            await events.close()
-            await here.engine.look(two)
-            await here.drive(two)
-        shown, tree = await events_of(two), await two.agent.store.tree("t1")
-    check_branches(shown)
-    assert any(node.kind == "branch" for node in tree.nodes)
-    assert sorted(ids_of(shown, "anabranch.node")) == sorted(node.id for node in tree.nodes)
 
 
 @tool(name="book")

@@ -225,7 +225,7 @@ async def test_a_run_is_left_to_others_when_its_events_were_not_stored_in_time()
     async with clock.running(1.0):
         await log.flush()
     assert lost == ["r"]
-    assert await right.hand_over(lease, [], is_called=True) == await right.open_run()
+    assert await right.hand_over(lease, is_called=True) == await right.open_run()
     assert await right.open_run() == TurnRecord("r", TurnState.READY, clock.now(), attempt=1)
     await events.close()
 

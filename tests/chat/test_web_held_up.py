@@ -27,11 +27,12 @@ from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.open_work import open_work
 from anabranch.chat._web.thread_lease import SECONDS, BusyError
+from anabranch.errors import StoreError
 from anabranch.folding import BranchService
 from anabranch.messages import ElicitReply, SampleRequest
 from anabranch.stores import open_branch_store, open_run_events
 from anabranch.testing import ManualClock, MockModel, calls
-from anabranch.tree import HEAD, Thread
+from anabranch.tree import HEAD, Thread, is_placeholder
 from tests.agents.asking import shape
 from tests.agents.harness import heard
 from tests.chat.machines import Noting, check_branches, ids_of
@@ -199,6 +200,19 @@ async def said_in(process: Process) -> Any:
     return without_ids(shape(tree))
 
 
+async def check_reported(process: Process) -> None:
+    """Check that the log has each stored node and result: no process stores one without its event."""
+    try:
+        tree = await process.trees.tree("t1")
+    except StoreError:  # the first process stopped before it had created the thread
+        return
+    conversation = await process.conversation()
+    events = [json.loads(each) for each in await conversation.log.read(0)]
+    assert sorted(ids_of(events, "anabranch.node")) == sorted(node.id for node in tree.nodes)
+    shown = {each["toolCallId"] for each in events if each["type"] == "TOOL_CALL_RESULT"}
+    assert shown == {key[1] for key, each in tree.results.items() if not is_placeholder(each)}
+
+
 def without_ids(said: Any) -> Any:
     """Replace what differs: rows, the ids of branches, and those of calls that a user has made."""
     return re.sub(r"(node|br)_[\w-]+|[12]", "id", repr(said))
@@ -214,7 +228,9 @@ async def play(url: str, text: str, at: Place) -> tuple[list[Any], list[str], bo
         first = asyncio.ensure_future(one.lead(text))
         reached = asyncio.ensure_future(held.reached.wait())
         await asyncio.wait({first, reached}, return_when=asyncio.FIRST_COMPLETED)
-        if not held.reached.is_set():  # what is reported at once may have been stored together
+        if held.reached.is_set():
+            await check_reported(two)
+        else:  # what is reported at once may have been stored together
             await first
         two.clock.advance(one.clock.now() - two.clock.now() + 2 * SECONDS)
         await two.lead(text)

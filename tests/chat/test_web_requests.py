@@ -104,8 +104,8 @@ BY_WEB = {
     "Calls._read": 1,  # whether its call has expired
     "Calls.answer": 1,  # whether it has expired by then, and the row's later deadline
     "Events.begin": 1,
-    "Trees.append": 1,
-    "Events._append": 1,  # the answer is there, and the run waits for a worker
+    "Trees.append_after": 1,  # the answer, and its event
+    "Events.move": 1,  # the run waits for a worker
 }
 BY_WORKER = {
     "Events.take": 1,
@@ -115,8 +115,8 @@ BY_WORKER = {
     "Calls.open_round": 1,
     "Calls.record": 2,  # the answer, before its effect; the effect
     "Calls.end_round": 1,
-    "LeasedTrees._write": 1,
-    "Events._append": 1,  # the question, and the end of the run
+    "Trees.append_after": 1,  # the question, and its event
+    "Events._append": 1,  # the end of the run
 }
 
 
@@ -128,7 +128,7 @@ TO_A_QUESTION = {
     "Events._append": 3,  # a text begins; a tool is called; the run ends
     "Trees.node": 1,  # whether another worker has stored the message
     "Trees.around": 4,
-    "LeasedTrees._write": 3,  # the message, the reply, the question
+    "Trees.append_after": 3,  # the message, the reply, the question; each with its event
     "Calls.open_round": 1,
     "Calls.end_round": 1,
     "Calls._read": 1,  # when the question expires

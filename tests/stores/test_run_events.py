@@ -12,12 +12,13 @@ import sqlalchemy as sa
 
 from anabranch._durable import EventId, MissedEventsError, NewEvents
 from anabranch.errors import StoreError
-from anabranch.stores import _event_tails, open_run_events, open_tree_store, under_lease
+from anabranch.stores import _event_tails, append_reported, open_run_events, open_tree_store
 from anabranch.stores import _threads as connections
 from anabranch.stores._database import Database
 from anabranch.stores._engines import read_url
 from anabranch.stores._event_tails import TAIL_BYTES, UNKNOWN, Page, Tail, Tails
 from anabranch.stores._run_events import Events
+from anabranch.tree import RefusedError
 from tests.agents.memory import MemoryTrees
 from tests.postgres import Server
 from tests.stores.lost_events import lose_events
@@ -86,29 +87,51 @@ async def test_a_run_that_begins_while_another_waits_loses_its_oldest_events(
         assert (await read_from(store, "r", 72, 8))[0] == (73, b"begun")
 
 
-async def test_a_store_takes_results_of_a_turn_from_its_owner_alone(url: str) -> None:
+def event(name: str, owner: str | None) -> NewEvents:
+    return NewEvents("t", [name.encode()] if name else [], owner=owner)
+
+
+async def test_a_store_adds_nodes_with_their_events_for_the_owner_of_the_turn_alone(
+    url: str,
+) -> None:
     """A suspended worker wakes up late, and would replace the results of the next one."""
     trees = open_tree_store(url)
     events = open_run_events(trees)
+    add = partial(append_reported, trees, events, at=1.0)
     await begin_caller(trees)
-    first, second = (under_lease(trees, "t", owner) for owner in "ab")
     with pytest.raises(StoreError):
-        await first.set_results([a_result("b", "early")])
+        await add(event("early", "a"), results=[a_result("b", "early")])
     await events.begin("t", running("turn"), b"begun", at=1.0)
-    await first.set_results([a_result("b", "first")])
+    await add(event("first", "a"), results=[a_result("b", "first")])
     await events.move("t", running("turn"), running("turn", "b"))
 
-    with pytest.raises(StoreError, match="Another worker has taken over the turn of 't'"):
-        await first.set_results([a_result("b", "late")])
-    with pytest.raises(StoreError):
-        await first.append([a_node("late", "b")])
-    await second.append([a_node("c", "b")], results=[a_result("b", "second")])
+    for name in ("late", ""):
+        with pytest.raises(StoreError, match="Another worker has taken over the turn of 't'"):
+            await add(event(name, "a"), [a_node("late", "b")], results=[a_result("b", "late")])
+    with pytest.raises(RefusedError):
+        await add(event("refused", "b"), [a_node("b", "a")])
+    await add(event("second", "b"), [a_node("c", "b")], results=[a_result("b", "second")])
+    await add(event("by a user", None), [a_node("d", "c")])
 
     tree = await trees.tree("t")
-    assert [node.id for node in tree.nodes] == ["a", "b", "c"]
+    assert [node.id for node in tree.nodes] == ["a", "b", "c", "d"]
     assert [result.content for result in tree.results.values()] == [says("second")]
-    assert under_lease(MemoryTrees(), "t", "a").__class__ is MemoryTrees
+    told = [data for _, data in await read_from(events, "t", 0, 4)]
+    assert told == [b"begun", b"first", b"second", b"by a user"]
     await trees.close()
+
+
+async def test_events_of_nodes_in_a_store_of_another_package_are_in_memory() -> None:
+    trees = MemoryTrees()
+    events = open_run_events(trees)
+    await begin_caller(trees)
+    for name in ("c", ""):
+        await append_reported(
+            trees, events, event(name, None), [a_node(f"node{name}", "b")], at=1.0
+        )
+    assert await read_from(events, "t", 0, 1) == [(1, b"c")]
+    assert len((await trees.tree("t")).nodes) == 4
+    await events.close()
 
 
 async def test_a_reader_that_returns_after_a_crash_misses_its_lost_events(url: str) -> None:

@@ -34,6 +34,7 @@ from anabranch.agents._branch_states import branch_around, branches_in
 from anabranch.agents._call_expiry import end_calls, runtime_of
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import (
+    Addition,
     BranchEnded,
     BranchResumed,
     Event,
@@ -46,6 +47,7 @@ from anabranch.agents._events import (
     ToolStarted,
     ToolSuspended,
     ignore_event,
+    store_nodes,
 )
 from anabranch.agents._flows import TEXT_RECOMBINERS, branch, broadcast_to_leaves, combine, parallel
 from anabranch.agents._folding_tool import Folding

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
-from anabranch._aio import Clock
+from anabranch._aio import Clock, run_shielded
 from anabranch._asking import Answerer, Capabilities
 from anabranch._budget import Limits
 from anabranch._durable import CallStore, Durability
-from anabranch.agents._events import Listener, NodeAdded
+from anabranch.agents._events import Addition, Listener, NodeAdded, ToolEnded, Writer, store_nodes
 from anabranch.agents._ports import Model, Naming, name_after
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
@@ -75,6 +75,7 @@ class AgentDependencies:
         suspension: whether an interrupted turn is continued later, or ends.
         run: the run to which new nodes belong, in every process; empty without one.
         system_prompt: returns the system prompt of a request, from that of the thread.
+        writer: stores the nodes and results of a turn.
     """
 
     store: TreeStore
@@ -92,6 +93,7 @@ class AgentDependencies:
     suspension: Suspension = field(default_factory=Suspension)
     run: str = ""
     system_prompt: Callable[[str | None], str | None] = lambda own: own
+    writer: Writer = store_nodes
 
     def node(
         self,
@@ -118,34 +120,41 @@ class AgentDependencies:
     async def add(
         self, nodes: Sequence[Node], results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> list[Node]:
-        """Store and report nodes; return them as stored: see :func:`added_or_found`."""
-        appending = self.store.append(nodes, results=results, refs=refs)
-        stored = await added_or_found(self.store, nodes, appending)
-        for node in stored:
-            await self.listener(NodeAdded(node))
-        return stored
+        """Store and report nodes; return them, or those that another process has added at their place.
 
+        A node of a run is named after its place: the first node stays, and all processes continue
+        from it.
 
-async def added_or_found(
-    store: TreeStore, nodes: Sequence[Node], appending: Awaitable[None]
-) -> list[Node]:
-    """Wait for ``appending``, and return ``nodes`` as stored, by this process or by another one.
+        Raises:
+            RefusedError: if the store refuses the nodes for another reason.
+        """
+        try:
+            await self.write(nodes, results, refs)
+        except RefusedError:
+            found = [await self.store.node(node.id) for node in nodes]
+            there = [node for node in found if node is not None]
+            if len(there) < len(nodes):
+                raise
+            for node in there:
+                await self.listener(NodeAdded(node))
+            return there
+        return list(nodes)
 
-    A node of a run is named after its place: the first node stays, and all processes continue from
-    it.
+    async def write(
+        self,
+        nodes: Sequence[Node] = (),
+        results: Sequence[Result] = (),
+        refs: Sequence[Ref] = (),
+        events: Sequence[ToolEnded] = (),
+    ) -> None:
+        """Store nodes, results and refs, even if the caller is cancelled meanwhile, and report them.
 
-    Raises:
-        RefusedError: if the store refuses the nodes for another reason.
-    """
-    try:
-        await appending
-    except RefusedError:
-        found = [await store.node(node.id) for node in nodes]
-        there = [node for node in found if node is not None]
-        if len(there) < len(nodes):
-            raise
-        return there
-    return list(nodes)
+        ``events`` report the results.
+        """
+        added = Addition(nodes, results, refs, (*map(NodeAdded, nodes), *events))
+        await run_shielded(self.writer(self.store, added))
+        for event in added.events:
+            await self.listener(event)
 
 
 EXPIRE_AFTER = 86_400.0

@@ -1,19 +1,19 @@
 """Events that an agent sends to its listener during a turn: for a terminal, a web page, a log.
 
-The agent sends each event once, and stores none. The tree is the record: it has every node that an
-event reports.
+The agent sends each event once. The tree is the record: it has every node that an event reports. A
+:data:`Writer` may store the events of nodes and results in the transaction that adds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from anabranch._engine import Notice
 from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.messages import ToolUseBlock
-from anabranch.tree import Node, Result
+from anabranch.tree import Node, Ref, Result, TreeStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +123,22 @@ Listener: TypeAlias = Callable[[Event], Awaitable[None]]
 async def ignore_event(event: Event) -> None:
     """Do nothing with ``event``."""
     del event
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Nodes, results and refs that a store adds together, and the events that report them."""
+
+    nodes: Sequence[Node]
+    results: Sequence[Result]
+    refs: Sequence[Ref]
+    events: Sequence[NodeAdded | ToolEnded]
+
+
+Writer: TypeAlias = Callable[[TreeStore, Addition], Coroutine[Any, Any, None]]
+"""Stores an addition, before the listener receives its events; may store the events with it."""
+
+
+async def store_nodes(store: TreeStore, added: Addition) -> None:
+    """Store an addition without its events."""
+    await store.append(added.nodes, results=added.results, refs=added.refs)

@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from anabranch.agents._agent_tools import Asked
 from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
+from anabranch.agents._events import ToolEnded
 from anabranch.agents._ports import name_after
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import (
@@ -203,9 +204,9 @@ class LineWriter:
         await self._timeline.add_all(nodes, results)
         self.line, self.after = above.extended(nodes, results), None
 
-    async def record(self, results: Sequence[Result]) -> None:
-        """Store outcomes of tools."""
-        await self._timeline.dependencies.store.set_results(results)
+    async def record(self, results: Sequence[Result], *events: ToolEnded) -> None:
+        """Store outcomes of tools, which ``events`` report."""
+        await self._timeline.dependencies.write(results=results, events=events)
         self.line = self.line.extended([], results)
 
     async def finish(self, results: Sequence[Result], used: SideUsage) -> Node | None:

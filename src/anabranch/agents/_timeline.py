@@ -18,9 +18,9 @@ from typing import TypeAlias, TypeVar
 from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
-from anabranch.agents._agent_dependencies import AgentDependencies, added_or_found
+from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._branch_progress import said_in
-from anabranch.agents._events import BranchResumed, NodeAdded, TextReceived
+from anabranch.agents._events import BranchResumed, TextReceived
 from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._ports import Model
 from anabranch.agents._refused_request import RefusableRequest
@@ -229,29 +229,16 @@ class Timeline:
 
     async def add(self, node: Node) -> Node:
         """Store ``node`` and return it; or return the node that another process stored there before."""
-        appending = self._append([node], (), self._refs(node))
-        [first] = await added_or_found(self.dependencies.store, [node], appending)
-        await self._report([first])
-        return first
+        [self.last_added] = await self.dependencies.add([node], (), self._refs(node))
+        return self.last_added
 
     async def add_all(self, nodes: Sequence[Node], results: Sequence[Result] = ()) -> None:
         """Store ``nodes``, parents before children, and results of tools."""
-        await self._append(nodes, results, self._refs(nodes[-1]))
-        await self._report(nodes)
-
-    async def _append(
-        self, nodes: Sequence[Node], results: Sequence[Result], refs: Sequence[Ref]
-    ) -> None:
-        """Store nodes, even if the caller is cancelled meanwhile."""
-        await run_shielded(self.dependencies.store.append(nodes, results=results, refs=refs))
+        await self.dependencies.write(nodes, results, self._refs(nodes[-1]))
+        self.last_added = nodes[-1]
 
     def _refs(self, last: Node) -> Sequence[Ref]:
         return [Ref(HEAD, last.id)] if self.moves_head else []
-
-    async def _report(self, nodes: Sequence[Node]) -> None:
-        self.last_added = nodes[-1]
-        for node in nodes:
-            await self.dependencies.listener(NodeAdded(node))
 
     async def _store_reply(
         self, node: Node, reply: SampleReply, charge: Charge, left_out: Sequence[Place] = ()

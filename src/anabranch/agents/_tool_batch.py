@@ -259,10 +259,9 @@ class ToolBatch:
             outcome = outcome if warning is None else outcome.with_line(warning, "budget")
         outcome = replace(outcome, blocks=await self._timeline.stored(outcome.blocks))
         result = self._results[use.id] = self._result(use.id, outcome)
-        await self._writer.record([result])
         round_ = self._line.rounds.get(use.id)
         in_front_end = round_ is not None and round_.is_returned
-        await self._timeline.dependencies.listener(ToolEnded(use, result, in_front_end))
+        await self._writer.record([result], ToolEnded(use, result, in_front_end))
 
     def _result(self, use_id: str, outcome: Outcome) -> Result:
         holder, content = self._line.holder(use_id), outcome.blocks or _text(outcome.text)

@@ -30,9 +30,10 @@ A new kind of record gets its own module of tables and its own store module.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from anabranch._durable import CallStore, RunEvents
+from anabranch._durable import CallStore, NewEvents, RunEvents
 from anabranch._lazy import lazy_names
 from anabranch.errors import StoreError, needs_extra
 
@@ -42,14 +43,14 @@ if TYPE_CHECKING:
     from anabranch.stores._database import Database
     from anabranch.stores._database_faults import translated
     from anabranch.stores._engines import read_url
-    from anabranch.tree import TreeStore
+    from anabranch.tree import Node, Ref, Result, TreeStore
 else:
     __getattr__ = lazy_names(
         __name__,
         {
             "anabranch.folding": "BranchStore",
             "anabranch.memory": "MemoryStore",
-            "anabranch.tree": "TreeStore",
+            "anabranch.tree": "Node Ref Result TreeStore",
             "._database_faults": "translated",
             "._engines": "read_url",
         },
@@ -165,19 +166,37 @@ def open_run_events(where: str | TreeStore) -> RunEvents:
     return Events(database, closes=closes)
 
 
-def under_lease(store: TreeStore, run: str, owner: str) -> TreeStore:
-    """Return a store of conversations for the owner of the lease on a run's turn.
+async def append_reported(
+    trees: TreeStore,
+    events: RunEvents,
+    new: NewEvents,
+    nodes: Sequence[Node] = (),
+    *,
+    results: Sequence[Result] = (),
+    refs: Sequence[Ref] = (),
+    at: float,
+) -> None:
+    """Add nodes, results and refs to a thread, together with the events that report them.
 
-    The returned store refuses new nodes and results with a :class:`StoreError` as soon as another
-    owner has the turn. A store of another package has no turns, and is returned unchanged.
+    One transaction does both if ``events`` were opened over ``trees``. If the owner of ``new`` no
+    longer has the lease on the run's turn, nothing changes. A store of another package first adds
+    the nodes, whoever has the lease. Its events are in the memory of this process.
+
+    Raises:
+        RefusedError: if the store refuses a node, result or ref.
+        StoreError: if the store fails, or another owner has the turn.
     """
     from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
-    if not isinstance(store, Trees):
-        return store
-    from anabranch.stores._run_events import LeasedTrees  # noqa: PLC0415
+    if isinstance(trees, Trees):
+        from anabranch.stores._run_events import Events  # noqa: PLC0415
 
-    return LeasedTrees(store.database, run, owner)
+        if isinstance(events, Events) and events.database is trees.database:
+            await events.append_with(trees, new, nodes, results=results, refs=refs, at=at)
+            return
+    await trees.append(nodes, results=results, refs=refs)
+    if new.events:
+        await events.append_all([new], at=at)
 
 
 def _database_beside(where: str | TreeStore) -> tuple[Database, bool]:

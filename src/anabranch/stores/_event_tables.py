@@ -84,6 +84,16 @@ _IS_OWNED = RUN.c.owner == sa.bindparam("old_owner")
 TURN = Statement(sa.select(*_TURN).where(_THIS, RUN.c.state.is_not(None)))
 HOLDS = Statement(sa.select(RUN.c.run).where(_THIS, _IS_OWNED).with_for_update(read=True))
 """Finds the run of an owner, which stays the owner until the end of the transaction."""
+ANNOUNCE = Statement(
+    sa.text("""
+    SELECT set_config('synchronous_commit', 'off', true),
+        pg_notify('anabranch_run_events', md5(CAST(:this AS bytea)) || ':' || :last)
+""")
+)
+"""Announces events on Postgres after their commit, which waits for the disk.
+
+One transaction at a time commits an announcement, so each such commit must be short.
+"""
 _UNWAITED = sa.func.set_config("synchronous_commit", "off", True)  # noqa: FBT003 - of Postgres
 """A column of a Postgres statement; it makes the commit not wait for the disk."""
 
@@ -333,7 +343,7 @@ COUNT_LAST = Statement(_OWNED.values(_COUNTED | _NEXT | {"look_at": _EARLIER}).r
 """Reserves numbers in the run of an owner, and replaces its turn."""
 
 
-def _adding(_dialect: sa.Dialect, count: int) -> sa.ClauseElement:
+def _adding(count: int) -> sa.ClauseElement:
     """Return the statement that adds ``count`` events; a row has the columns of the table."""
     names = [column.name for column in EVENT.c]
     return sa.insert(EVENT).values(

@@ -33,6 +33,7 @@ from anabranch.stores._event_tails import UNKNOWN, Page, Tails, watch_of
 from anabranch.stores._sql import Row, Statement, optional_bytes, to_bytes, to_text
 from anabranch.stores._threads import Work
 from anabranch.stores._trees import Trees
+from anabranch.tree import Node, Ref, Result
 
 T = TypeVar("T")
 
@@ -50,10 +51,13 @@ class Events:
         database: stores the events.
         held: minimum events stored of each run.
         closes: whether closing the events closes the database.
+
+    Attributes:
+        database: stores the events.
     """
 
     def __init__(self, database: Database, held: int = HELD, *, closes: bool = True) -> None:
-        self._database = database
+        self.database: Database = database
         self._closes = closes
         self._held = held
         self._tails = Tails(self._read, watch_of(database))
@@ -61,7 +65,7 @@ class Events:
     @property
     def processes(self) -> Processes:
         """See the port."""
-        return self._database.processes
+        return self.database.processes
 
     async def append(self, run: str, events: Sequence[bytes], *, at: float) -> int:
         added = await self._append([NewEvents(run, events)] if events else [], at)
@@ -75,21 +79,54 @@ class Events:
         if not new:
             return []
         mark = _new_mark()
-        if self._database.is_postgresql:
+        if self.database.is_postgresql:
             values = _as_arrays(new, at, mark)
-            heads = await self._database.write_single(
+            heads = await self.database.write_single(
                 lambda connection: sql.APPEND_POSTGRES.rows(connection, values)
             )
         else:
-            heads = await self._database.write(
+            heads = await self.database.write(
                 lambda connection: self._add(connection, new, at, mark), lasting=False
             )
+        await self._publish(new, heads, mark)
+        return [int(last) for _, _, last, *_ in heads]
+
+    async def _publish(self, new: Sequence[NewEvents], heads: Sequence[Row], mark: int) -> None:
+        """Give stored events to the readers of this process."""
         for place, first, last, state, *_ in heads:
             each = new[int(place) - 1]
             self._tails.publish(each.run, last - len(each.events) + 1, each.events, mark)
             if state is None:
                 await self._hold_latest(each.run, first, last)
-        return [int(last) for _, _, last, *_ in heads]
+
+    async def append_with(
+        self,
+        trees: Trees,
+        new: NewEvents,
+        nodes: Sequence[Node],
+        *,
+        results: Sequence[Result] = (),
+        refs: Sequence[Ref] = (),
+        at: float,
+    ) -> None:
+        """Add events and nodes in one transaction; see :func:`~anabranch.stores.append_reported`."""
+        mark = _new_mark()
+        lease = {"this": to_bytes(new.run), "old_owner": optional_bytes(new.owner)}
+
+        def add(connection: sa.Connection) -> Sequence[Row]:
+            heads: Sequence[Row] = ()
+            if new.events:
+                heads = self._add(connection, [new], at, mark)
+            if new.owner is not None and not (heads or sql.HOLDS.rows(connection, lease)):
+                raise StoreError(f"Another worker has taken over the turn of {new.run!r}.")
+            return heads
+
+        heads = await trees.append_after(add, nodes, results, refs)
+        await self._publish([new], heads, mark)
+        if heads and self.database.is_postgresql:
+            values = {"this": to_bytes(new.run), "last": heads[0][2]}
+            with suppress(StoreError):  # other processes then see the events at their next look
+                await self._change(lambda connection: sql.ANNOUNCE.rows(connection, values))
 
     def _add(
         self, connection: sa.Connection, new: Sequence[NewEvents], at: float, mark: int
@@ -108,7 +145,7 @@ class Events:
                 keys = chain([to_bytes(each.key) if each.key else None], repeat(None))
                 numbers = count(head[1] - size + 1)
                 rows += zip(repeat(name), numbers, keys, each.events, repeat(mark))
-        sql.ADD.rows(connection, rows)
+        sql.ADD.run(connection, rows)
         return heads
 
     async def begin(
@@ -128,13 +165,13 @@ class Events:
         def on_sqlite(connection: sa.Connection) -> Sequence[Row]:
             begun = sql.BEGIN.rows(connection, values)
             added = [(this, last, values["new_turn"], event, mark) for _, last in begun]
-            sql.ADD.rows(connection, added)
+            sql.ADD.run(connection, added)
             return begun
 
         def on_postgresql(connection: sa.Connection) -> Sequence[Row]:
             return sql.BEGIN_POSTGRES.rows(connection, {**values, "event": event})
 
-        is_postgresql = self._database.is_postgresql
+        is_postgresql = self.database.is_postgresql
         begin = on_postgresql if is_postgresql else on_sqlite
         looks = {"this": this, "look": at}
         begun = await self._change_of(
@@ -154,7 +191,7 @@ class Events:
 
     async def _shorten_to(self, this: bytes, first: int, begun: int = 0) -> None:
         """Delete the events before number ``first``."""
-        await self._database.write(
+        await self.database.write(
             lambda connection: self._drop(connection, this, first, begun), lasting=False
         )
 
@@ -198,7 +235,7 @@ class Events:
     async def queue(self, run: str, turn_id: str, event: bytes) -> bool:
         values = {"this": to_bytes(run), "name": to_bytes(turn_id), "event": event}
         queue = sql.QUEUE
-        return await self._database.write(lambda connection: queue.count(connection, values)) > 0
+        return await self.database.write(lambda connection: queue.count(connection, values)) > 0
 
     async def queued(self, run: str) -> QueuedTurn | None:
         found = await self._rows(sql.QUEUED, this=to_bytes(run))
@@ -294,18 +331,18 @@ class Events:
                     deleted += self._drop(connection, run, until)
             return deleted
 
-        return await self._database.write(work, lasting=False)
+        return await self.database.write(work, lasting=False)
 
     async def close(self) -> None:
         if self._closes:
-            await self._database.close()
+            await self.database.close()
         self._tails.wake_all()
 
     async def _change(self, work: Work[T]) -> T:
         """Run work in which at most one statement changes rows; no commit waits for the disk."""
-        if self._database.is_postgresql:
-            return await self._database.write_single(work)
-        return await self._database.write(work, lasting=False)
+        if self.database.is_postgresql:
+            return await self.database.write_single(work)
+        return await self.database.write(work, lasting=False)
 
     async def _change_of(
         self, share: str, per_share: int | None, work: Work[Sequence[Row]], wait: Work[object]
@@ -315,7 +352,7 @@ class Events:
             return await self._change(work)
 
         def limited(connection: sa.Connection) -> Sequence[Row]:
-            if self._database.is_postgresql:
+            if self.database.is_postgresql:
                 sql.LOCK_SHARES.rows(connection, {})
             [(number,)] = sql.RUNNING.rows(connection, {"share": to_bytes(share)})
             if number < per_share:
@@ -323,31 +360,10 @@ class Events:
             wait(connection)
             return []
 
-        return await self._database.write(limited, lasting=False)
+        return await self.database.write(limited, lasting=False)
 
     async def _rows(self, statement: Statement, **values: Any) -> Sequence[Row]:  # noqa: ANN401
-        return await self._database.read(lambda connection: statement.rows(connection, values))
-
-
-class LeasedTrees(Trees):
-    """Threads in a database, to which ``owner`` adds only while it holds the lease on a run.
-
-    A suspended worker may wake up after another has taken the run over. The store then refuses its
-    nodes and results, in the transaction that would store them.
-    """
-
-    def __init__(self, database: Database, run: str, owner: str) -> None:
-        super().__init__(database)
-        self._run = run
-        self._lease = {"this": to_bytes(run), "old_owner": to_bytes(owner)}
-
-    async def _write(self, work: Work[None]) -> None:
-        def leased(connection: sa.Connection) -> None:
-            if not sql.HOLDS.rows(connection, self._lease):
-                raise StoreError(f"Another worker has taken over the turn of {self._run!r}.")
-            work(connection)
-
-        await super()._write(leased)
+        return await self.database.read(lambda connection: statement.rows(connection, values))
 
 
 def _columns(turn: TurnRecord | None, prefix: str) -> dict[str, Any]:

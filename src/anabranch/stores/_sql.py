@@ -130,45 +130,42 @@ AT_ONCE = 64
 
 
 class RowsStatement:
-    """A SQLite statement over any number of rows, of which one execution takes many.
+    """A statement over any number of rows, of which one execution takes many.
 
-    The driver releases the interpreter's lock at each execution, also within ``executemany``, and
+    SQLite's driver releases the interpreter's lock at each execution, also within ``executemany``, and
     then waits for its turn. Next to a busy event loop, that takes far longer than the work.
 
     Args:
-        make: returns the statement of a dialect for a number of rows; its parameters are the values
-            of the rows, in order.
+        make: returns the statement for a number of rows; its parameters are the values of the rows,
+            in order.
     """
 
-    def __init__(self, make: Callable[[sa.Dialect, int], sa.ClauseElement]) -> None:
+    def __init__(self, make: Callable[[int], sa.ClauseElement]) -> None:
         self._make = make
-        self._made: dict[int, str] = {}
+        self._made: dict[tuple[str, int], str] = {}
 
-    def rows(self, connection: sa.Connection, given: Sequence[Row]) -> list[Row]:
-        """Run the statement for all rows of ``given``; return the rows that it returns, in no order.
+    def run(self, connection: sa.Connection, given: Sequence[Row]) -> None:
+        """Run the statement for all rows of ``given``.
 
         Raises:
             sqlalchemy.exc.DBAPIError: if the driver raises an error.
         """
-        found: list[Row] = []
         start = 0
         with _cursor(connection) as cursor:
             while start < len(given):
                 # Powers of two, so that there are few statements, and the driver caches them.
                 size = min(AT_ONCE, 1 << (len(given) - start).bit_length() - 1)
                 values = [value for row in given[start : start + size] for value in row]
-                cursor.execute(self._of(size), values)
-                found += cursor.fetchall()
+                cursor.execute(self._of(connection.dialect, size), values)
                 start += size
-        return found
 
-    def _of(self, size: int) -> str:
-        if size not in self._made:
-            from sqlalchemy.dialects import sqlite  # noqa: PLC0415 - as in insert_of()
-
-            dialect = sqlite.dialect(paramstyle="qmark")
-            self._made[size] = str(self._make(dialect, size).compile(dialect=dialect))
-        return self._made[size]
+    def _of(self, given: sa.Dialect, size: int) -> str:
+        key = given.name, size
+        if key not in self._made:
+            make_dialect: Any = type(given)
+            dialect = make_dialect(paramstyle="format" if given.name == "postgresql" else "qmark")
+            self._made[key] = str(self._make(size).compile(dialect=dialect))
+        return self._made[key]
 
 
 @contextmanager

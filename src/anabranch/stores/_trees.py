@@ -7,7 +7,7 @@ reading first: the insert finds thread and parent, and only a failed insert look
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -44,6 +44,8 @@ from anabranch.tree import (
     TurnEnd,
     check_place,
 )
+
+T = TypeVar("T")
 
 
 class _NoPlaceError(Exception):
@@ -84,7 +86,15 @@ class Trees:
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:
-        def work(connection: sa.Connection) -> None:
+        await self.append_after(lambda _: None, nodes, results, refs)
+
+    async def append_after(
+        self, first: Work[T], nodes: Sequence[Node], results: Sequence[Result], refs: Sequence[Ref]
+    ) -> T:
+        """Append after other work in the same transaction; return the result of that work."""
+
+        def work(connection: sa.Connection) -> T:
+            found = first(connection)
             try:
                 if nodes:
                     self._add(connection, nodes)
@@ -92,9 +102,10 @@ class Trees:
                 self._set_refs(connection, refs)
             except exc.IntegrityError as error:  # another writer deletes the parent
                 raise _NoPlaceError from error
+            return found
 
         try:
-            await self._write(work)
+            return await self.database.write(work)
         except _NoPlaceError:
             raise await self.database.read(lambda connection: _refusal(connection, nodes)) from None
 
@@ -116,7 +127,7 @@ class Trees:
             sql.SETTLE.count(connection, *({"this": to_bytes(one)} for one in settled))
 
     async def set_results(self, results: Sequence[Result]) -> None:
-        await self._write(lambda connection: self._set_results(connection, results))
+        await self.database.write(lambda connection: self._set_results(connection, results))
 
     def _set_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
         rows = [result_row(result) for result in results]
@@ -231,9 +242,6 @@ class Trees:
 
     async def delete_subtree(self, node_id: str) -> int:
         return await self.database.write(lambda connection: delete_subtree(connection, node_id))
-
-    async def _write(self, work: Work[None]) -> None:
-        await self.database.write(work)
 
     async def _count(self, statement: Statement, values: Mapping[str, Any]) -> int:
         return await self.database.write_single(

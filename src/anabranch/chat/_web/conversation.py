@@ -305,7 +305,6 @@ class Conversation:
     async def _call_worker(self, turn: LiveTurn) -> None:
         """Let a worker take the run, if it has started; after a failure, a worker looks for it later."""
         if self._keeps_new and turn.is_new:
-            turn.report_held()
             self._new, waits = turn, turn.run
         else:
             waits = await turn.hand_over(is_called=True)

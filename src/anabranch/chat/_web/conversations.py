@@ -19,6 +19,7 @@ from anabranch._asking import Capabilities
 from anabranch._budget import Limits
 from anabranch._durable import Advance, CallStore, Durability
 from anabranch.agents import (
+    Addition,
     Agent,
     AgentTool,
     CalledTool,
@@ -28,6 +29,7 @@ from anabranch.agents import (
     TurnLimits,
     end_calls,
     offered,
+    store_nodes,
 )
 from anabranch.chat._plugins.plugin import Plugin
 from anabranch.chat._plugins.plugin_request import PageModule
@@ -139,7 +141,7 @@ class Conversations:
         self.modules: dict[str, PageModule] = {
             each.name: each for plugin in plugins for each in plugin.server.modules.values()
         }
-        dependencies = self.agent.dependencies
+        dependencies = self.agent.dependencies = replace(self.agent.dependencies, writer=_write)
         self._writer = LogWriter(self._events, dependencies.clock)
         self.due: DueWork = DueWork(
             self._events, dependencies.clock, dependencies.version, per_principal
@@ -307,6 +309,11 @@ class Conversations:
 
 def _is_called(tool: AgentTool) -> TypeGuard[CalledTool]:
     return isinstance(tool, CalledTool)
+
+
+async def _write(store: TreeStore, added: Addition) -> None:
+    turn = current_turn.get(None)
+    await (store_nodes(store, added) if turn is None else turn.write(store, added))
 
 
 async def _report(event: Event) -> None:

@@ -7,7 +7,8 @@ tells the page which place of the tree an event belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from ag_ui.core import (
@@ -42,8 +43,8 @@ from anabranch.agents import (
 )
 from anabranch.chat._web.log_writer import TextPiece
 from anabranch.chat._web.shown_node import shown_data
-from anabranch.messages import text_of
-from anabranch.tree import ASIDE, WAITS, Node, file_lines, is_no_result, node_to_json
+from anabranch.messages import ToolUseBlock, text_of
+from anabranch.tree import ASIDE, WAITS, Node, Result, file_lines, is_no_result, node_to_json
 
 NODE = "anabranch.node"
 NOTICE = "anabranch.notice"
@@ -106,8 +107,6 @@ class EventMapping:
                 return (caller, use.id) in self._called
             case ToolNoticed(_, _, notice):
                 return notice.id in self._noticed
-            case ToolEnded(in_front_end=in_front_end):
-                return in_front_end  # the front end already has the result of its tool
             case _:
                 return False
 
@@ -124,7 +123,7 @@ class EventMapping:
     ) -> Iterator[Mapped]:
         match event:
             case NodeAdded(node):
-                yield from self._node(node)
+                yield from self.note(node)
             case BranchResumed(path):
                 yield from self._resumed(path)
             case BranchEnded(outcome):
@@ -143,20 +142,8 @@ class EventMapping:
                 yield ToolCallEndEvent(tool_call_id=use.id, subagent_run_id=branch)
             case ToolNoticed() | ToolBranched() | ToolSuspended():
                 yield self._custom(event)
-            case ToolEnded(use, result):
-                content = result.pending or result.content
-                yield ToolCallResultEvent(
-                    message_id=f"{result.node_id}/{use.id}",
-                    tool_call_id=use.id,
-                    content="\n".join(filter(None, [text_of(content), *file_lines(content)])),
-                    role="tool",
-                    metadata={
-                        "toolName": use.name,  # the call may be in an earlier run
-                        **({"isError": True} if result.is_error else {}),
-                        **({"isInterrupted": True} if is_no_result(result.content) else {}),
-                    },
-                    subagent_run_id=self._branches.get(result.node_id),
-                )
+            case ToolEnded():
+                pass  # stored with the result
 
     def _custom(self, event: ToolNoticed | ToolBranched | ToolSuspended) -> CustomEvent:
         value: dict[str, object] = {"toolCallId": event.use.id}
@@ -226,17 +213,40 @@ class EventMapping:
             self._subagents[start.id] = start
             yield _started(start)
 
-    def _node(self, node: Node) -> Iterator[Mapped]:
+    def added(self, events: Iterable[NodeAdded | ToolEnded]) -> Iterator[Mapped]:
+        """Yield the events to store together with nodes and results; :meth:`note` then notes the nodes."""
+        branches = ChainMap[str, str]({}, self._branches)
+        for event in events:
+            match event:
+                case NodeAdded(node):
+                    if (branch := _branch_of(node, branches)) is not None:
+                        branches[node.id] = branch
+                    yield from self._node(node, branch)
+                case ToolEnded(use, result, in_front_end):
+                    if not in_front_end:  # otherwise, the front end already has the result
+                        yield _ended(use, result, branches.get(result.node_id))
+
+    def note(self, node: Node) -> Sequence[BaseEvent]:
+        """Note a stored node; return the events that follow if another process has stored it."""
         parent = node.parent_id or ""
-        branch = node.id if node.kind == "branch" else self._branches.get(parent)
+        branch = _branch_of(node, self._branches)
         if branch is not None:
             self._branches[node.id] = branch
         self._ask(node)
         if node.kind == "branch" and node.id not in self._subagents:
             self._around[node.id] = self._branches.get(parent)
             self._subagents[node.id] = node
-            yield _started(node)
+            return [_started(node)]
         message = self._messages.pop(parent, None) if node.kind == "assistant" else None
+        if message is None:
+            return []
+        return [TextMessageEndEvent(message_id=message, subagent_run_id=branch)]
+
+    def _node(self, node: Node, branch: str | None) -> Iterator[Mapped]:
+        if node.kind == "branch":
+            yield _started(node)
+        parent = node.parent_id or ""
+        message = self._messages.get(parent) if node.kind == "assistant" else None
         if message is None and node.kind == "assistant" and node.text:  # not streamed
             message = f"after-{parent}"
             yield TextMessageStartEvent(
@@ -246,6 +256,27 @@ class EventMapping:
         if message is not None:
             yield TextMessageEndEvent(message_id=message, subagent_run_id=branch)
         yield CustomEvent(name=NODE, value=shown_node(node), subagent_run_id=branch)
+
+
+def _branch_of(node: Node, branches: Mapping[str, str]) -> str | None:
+    """Return the branch of a node below nodes whose branches are known."""
+    return node.id if node.kind == "branch" else branches.get(node.parent_id or "")
+
+
+def _ended(use: ToolUseBlock, result: Result, branch: str | None) -> BaseEvent:
+    content = result.pending or result.content
+    return ToolCallResultEvent(
+        message_id=f"{result.node_id}/{use.id}",
+        tool_call_id=use.id,
+        content="\n".join(filter(None, [text_of(content), *file_lines(content)])),
+        role="tool",
+        metadata={
+            "toolName": use.name,  # the call may be in an earlier run
+            **({"isError": True} if result.is_error else {}),
+            **({"isInterrupted": True} if is_no_result(result.content) else {}),
+        },
+        subagent_run_id=branch,
+    )
 
 
 def shown_in(events: Iterable[bytes]) -> set[str]:

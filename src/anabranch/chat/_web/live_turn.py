@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from itertools import takewhile
 
 from ag_ui.core import (
     BaseEvent,
@@ -21,21 +20,18 @@ from ag_ui.core import (
     RunFinishedSuccessOutcome,
     RunStartedEvent,
 )
-from pydantic import BaseModel
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable import TurnRecord
-from anabranch.agents import Event, FrontEnd, NodeAdded, Suspension, ToolStarted, ToolSuspended
-from anabranch.chat._turns import BATCH
-from anabranch.chat._web.event_mapping import EventMapping, shown_in
-from anabranch.chat._web.log_writer import TextPiece, encoded
-from anabranch.chat._web.missed_events import missed_events
+from anabranch.agents import Addition, Event, FrontEnd, Suspension, ToolStarted, ToolSuspended
+from anabranch.chat._web.event_mapping import EventMapping
+from anabranch.chat._web.log_writer import encoded
 from anabranch.chat._web.run_input import Message, ends_of_all_open, front_end_in, message_in
 from anabranch.chat._web.thread_lease import ThreadLease, TurnLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.chat._web.turn_times import TurnTimes
 from anabranch.errors import StoreError
-from anabranch.tree import Node, Tree
+from anabranch.tree import TreeStore
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
@@ -60,7 +56,7 @@ class LiveTurn:
         is_waiting: whether this process handed the run over until a time.
         times: the times at which the turn continues without an answer.
         is_followed: whether a queued run begins after this one.
-        is_resumed: whether other processes may have stored results of the run without reporting them.
+        is_resumed: whether the run continues tools that belonged to no run.
         suspension: starts when this process loses the run or its lease expires. From then on, this
             process undoes nothing of the run and records none of its failures.
     """
@@ -82,18 +78,12 @@ class LiveTurn:
         self._is_lost = False
         self._stopping: asyncio.Task[None] | None = None
         self._begun: tuple[int, list[bytes]] | None = None
-        self._held: list[BaseModel | TextPiece] = []
         self._after = 0
 
     @property
     def is_new(self) -> bool:
         """Whether the run started in this process, which still has its right: no work is done yet."""
         return self._begun is not None and self._lease is not None and not self._is_lost
-
-    @property
-    def is_taken_over(self) -> bool:
-        """Whether other processes may have stored results that they did not report."""
-        return self.is_resumed or (self.run is not None and self.run.attempt > 0)
 
     async def begin(self, started: RunStartedEvent, *, is_limited: bool = False) -> int:
         """Report the start of a run; return the number of the event before it.
@@ -166,16 +156,23 @@ class LiveTurn:
         if self.task is not None:
             self.task.cancel()
 
+    async def write(self, store: TreeStore, added: Addition) -> None:
+        """Store nodes and results together with their events.
+
+        A worker stores nothing after another has taken the run. A user's answer is stored anyway.
+        """
+        is_by_user = self._begun is not None and self.task is None
+        owner = None if is_by_user or self.run is None else self.run.owner
+        await self._log.write(self._mapping.added(added.events), store, added, owner)
+        for node in added.nodes:
+            self._mapping.note(node)
+
     async def on_event(self, event: Event) -> None:
-        """Store an event of the agent for the run's readers.
+        """Add an event of the agent to the log; the store has those of nodes and results already.
 
         Before a tool starts, wait until its event is stored, and stop if another process has the run.
         """
-        events = self._mapping.map(event)
-        if self.is_new and self.task is None:
-            self._held += events
-            return
-        self._log.add(events, lease=self._lease)
+        self._log.add(self._mapping.map(event), lease=self._lease)
         if isinstance(event, ToolSuspended):
             self.times.add(event)
         if isinstance(event, ToolStarted):
@@ -194,45 +191,11 @@ class LiveTurn:
                 self.task.cancel()
             raise asyncio.CancelledError
 
-    def report_held(self) -> None:
-        """Report the events held back for this worker, which may be working on other runs."""
-        held, self._held = self._held, []
-        self._log.add(held, lease=self._lease)
-
     async def follows_a_stop(self) -> bool:
         """Whether the run before this new one was stopped."""
         before = reversed(await self._log.read(0, self._after + 1))
         end = next((each for each in before if each.startswith(RUN_ENDS)), b"")
         return STOPPED in end
-
-    async def show_missed(self, nodes: Sequence[Node]) -> None:
-        """Report the run's nodes on a path that the log lacks.
-
-        The missing nodes follow the first node that the run reported: a process may have stored a
-        node without reporting it, and another process may have stored a node below. If the run has
-        reported none, the last nodes of the path are missing.
-        """
-        shown = shown_in(await self._log.read(self._after))
-        first = next((at for at, node in enumerate(nodes) if node.id in shown), None)
-        if first is None:
-            shown = shown_in(await self._log.read(0))
-            missed = [*takewhile(lambda node: node.id not in shown, reversed(nodes))][::-1]
-        else:
-            missed = [node for node in nodes[first:] if node.id not in shown]
-        for node in missed:
-            await self.on_event(NodeAdded(node))
-
-    async def show_missed_beside(self, nodes: Sequence[Node], tree: Tree) -> None:
-        """Report the nodes of branches and the results of tools that the log lacks.
-
-        ``nodes`` is the main path, whose nodes are reported, and ``tree`` is the thread.
-        """
-        in_run = shown_in(await self._log.read(self._after))
-        at = next((at for at, node in enumerate(nodes) if node.id in in_run), len(nodes) - 1)
-        while nodes[at].kind in BATCH and at:  # an earlier run may have called the tools
-            at -= 1
-        for event in missed_events(tree, nodes[at].id, await self._log.read(0)):
-            await self.on_event(event)
 
     @property
     def has_slept(self) -> bool:
@@ -279,9 +242,8 @@ class LiveTurn:
             return None
         self.is_waiting = bool(until)
         try:
-            held = [encoded(each) for each in self._held]
             return await self._right.hand_over(
-                lease, held, is_called=is_called, version=version, until=until
+                lease, is_called=is_called, version=version, until=until
             )
         except StoreError as error:
             name = self._log.thread_id
@@ -320,8 +282,7 @@ class LiveTurn:
             if self.run is not None and self.run.wakes_at:  # only a waiting run has a queue
                 self.is_followed = await self._right.queued() is not None
                 until = self._right.now() if self.is_followed else until
-            last = (*self._held, *events)
-            self._log.add(last, lease=lease, ends=True, look_at=until or None)
+            self._log.add(events, lease=lease, ends=True, look_at=until or None)
 
     async def _leave(self) -> TurnLease | None:
         """Stop waiting for a stop; return the lease, once."""

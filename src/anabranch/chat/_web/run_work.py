@@ -11,7 +11,6 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from ag_ui.core import Interrupt
 
@@ -28,7 +27,6 @@ from anabranch.chat._web.turn_times import Asleep
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.models import ModelError
-from anabranch.stores import under_lease
 from anabranch.tree import ASIDE, Node, RefusedError
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
@@ -107,7 +105,6 @@ class RunWork:
     async def store_stop(self, turn: LiveTurn) -> None:
         """Store the stop of a run that no worker has taken, and the run's message."""
         current_turn.set(turn)
-        await self._show_stored(turn)
         await self._store_end(turn, None)
 
     async def _expected(self, new: LiveTurn | None) -> LiveTurn | None:
@@ -176,30 +173,15 @@ class RunWork:
         elif STOP in events or await self._was_stopped(turn):
             await self._stop(turn)
         else:
-            report = turn.show_missed if turn.is_taken_over else None
-            agent = with_front_end(self._agent_of(run), turn.front_end)
-            work = TurnWork(agent, self._thread_id, report)
+            agent = with_front_end(self._agent.of_run(run.id), turn.front_end)
+            work = TurnWork(agent, self._thread_id)
             last = await work.run(run.id, turn.message, is_new=turn.is_new)
-            if turn.is_taken_over and await self._continues_below(last):
-                last = await work.run(run.id, None)
             await self._end(turn, work, last)
-
-    def _agent_of(self, run: TurnRecord) -> Agent:
-        """Return the agent of a run, which stores nothing after another process has taken the run."""
-        agent = self._agent.of_run(run.id)
-        store = under_lease(agent.store, self._thread_id, run.owner)
-        agent.dependencies = replace(agent.dependencies, store=store)
-        return agent
 
     async def _was_stopped(self, turn: LiveTurn) -> bool:
         """Whether a stop reached the work of this turn while no worker had it."""
         end = await end_of(self._agent, self._thread_id) if turn.is_resumed else None
         return end is not None and end.is_cut_off and await turn.follows_a_stop()
-
-    async def _continues_below(self, last: Node) -> bool:
-        """Whether an earlier process of the run stored nodes after ``last``, and then died."""
-        end = await end_of(self._agent, self._thread_id)
-        return end is not None and last.id in {node.id for node in end.around.nodes[:-1]}
 
     async def _end(self, turn: LiveTurn, work: TurnWork, last: Node) -> None:
         """End a turn at ``last``, after everything that can continue now has run.
@@ -209,7 +191,6 @@ class RunWork:
         """
         asked, asleep, until = list[Interrupt](), Asleep(), math.inf
         is_open = False
-        await self._show_missed(turn, last)
         while last.kind in ASIDE or last.tool_uses:
             asleep = turn.times.asleep(self._agent.dependencies.clock.now())
             end = await end_of(self._agent, self._thread_id, asleep=asleep)
@@ -221,7 +202,6 @@ class RunWork:
                     is_open = bool(end.questions)
                 break
             last = await work.resume(end.around)
-            await self._show_missed(turn, last)
         until = min([*asleep.values(), until])
         if is_open:
             await turn.ask(asked, 0.0 if until == math.inf else until)
@@ -231,23 +211,6 @@ class RunWork:
             await self._wait(turn, until=until)
         else:
             await turn.succeed()
-
-    async def _show_missed(self, turn: LiveTurn, last: Node) -> None:
-        """Report the run's nodes that another process stored without reporting them."""
-        if turn.is_taken_over:
-            path = (await self._agent.store.path(last.id)).nodes
-            await turn.show_missed(path)
-            await turn.show_missed_beside(path, await self._agent.store.tree(self._thread_id))
-
-    async def _show_stored(self, turn: LiveTurn) -> None:
-        """Report the nodes of a run that ends early, if another process stored them unreported."""
-        try:
-            end = await end_of(self._agent, self._thread_id) if turn.is_taken_over else None
-            if end is not None:
-                await self._show_missed(turn, end.around.last)
-        except AnabranchError as problem:
-            name = self._thread_id
-            logger.warning("thread %r: could not report stored nodes: %s", name, problem)
 
     async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
         """Let a run wait for a worker of a version, or until a time."""
@@ -260,11 +223,10 @@ class RunWork:
 
         Also end the tools that the stop kept from starting; otherwise another run would start them.
         """
-        await self._show_stored(turn)
         try:
             end = await end_of(self._agent, self._thread_id)
             if turn.has_slept or (end is not None and end.is_cut_off):
-                agent = self._agent if turn.run is None else self._agent_of(turn.run)
+                agent = self._agent if turn.run is None else self._agent.of_run(turn.run.id)
                 await agent.interrupt_tools(self._thread_id)
         except AnabranchError as error:
             logger.warning(
@@ -277,7 +239,6 @@ class RunWork:
 
     async def _fail(self, turn: LiveTurn, message: str) -> None:
         """Report the reason why a turn failed."""
-        await self._show_stored(turn)
         await self._store_end(turn, message)
         await turn.fail(message)
 
@@ -285,7 +246,7 @@ class RunWork:
         """Store the end of a turn at the head, which is the turn's last node or its message."""
         try:
             run = turn.run
-            agent = self._agent if run is None else self._agent_of(run)
+            agent = self._agent if run is None else self._agent.of_run(run.id)
             if await self._is_said(agent, turn) or error is not None:
                 await end_turn(agent, self._thread_id, None, error)
         except AnabranchError as problem:

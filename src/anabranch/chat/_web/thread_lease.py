@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 
 from anabranch._aio import Clock, pause
 from anabranch._durable import (
-    NewEvents,
     QueuedTurn,
     RenewedLease,
     RunEvents,
@@ -221,7 +220,6 @@ class ThreadLease:
     async def hand_over(
         self,
         lease: TurnLease,
-        events: Sequence[bytes],
         *,
         is_called: bool,
         version: str = "",
@@ -229,9 +227,8 @@ class ThreadLease:
     ) -> TurnRecord:
         """Let the run wait for a worker, which looks for it immediately unless one ``is_called``.
 
-        The store adds the last ``events`` of this process in the same step. With a ``version``, the
-        run waits for a worker of that version. With ``until``, it waits for that time. Returns the
-        turn as it waits.
+        With a ``version``, the run waits for a worker of that version. With ``until``, it waits for
+        that time. Returns the turn as it waits.
         """
         await self._log.flush()
         await lease.give_up()
@@ -243,18 +240,8 @@ class ThreadLease:
         else:
             waits = turn.left(now + WAITS) if is_called else turn.called(now)
         waits = replace(waits, version=version)
-        await self._replace(lease, waits, events)
+        await self._events.move(self._thread_id, lease.turn, waits)
         return waits
-
-    async def _replace(
-        self, lease: TurnLease, turn: TurnRecord | None, events: Sequence[bytes]
-    ) -> None:
-        """Replace the turn of a lease, and add events, unless another process has the turn."""
-        if events:
-            last = NewEvents(self._thread_id, events, "", lease.owner, ends=True, successor=turn)
-            await self._events.append_all([last], at=self._clock.now())
-        else:
-            await self._events.move(self._thread_id, lease.turn, turn)
 
     async def rouse(self) -> TurnRecord | None:
         """Let a worker take the run now if the run waits for a time; return the run, or ``None``."""

@@ -15,9 +15,12 @@ from contextlib import aclosing
 
 from pydantic import BaseModel
 
-from anabranch._durable import EventBatch, EventId, MissedEventsError, RenewedLease
-from anabranch.chat._web.log_writer import LogWriter, TextPiece
+from anabranch._durable import EventBatch, EventId, MissedEventsError, NewEvents, RenewedLease
+from anabranch.agents import Addition
+from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
 from anabranch.chat._web.thread_ids import shown_id
+from anabranch.stores import append_reported
+from anabranch.tree import TreeStore
 
 RUN_ENDS = (b'{"type":"RUN_FINISHED"', b'{"type":"RUN_ERROR"')
 """The start of the last event of a run."""
@@ -83,6 +86,28 @@ class ThreadLog:
     ) -> None:
         """Add events, which the writer stores soon; see :meth:`LogWriter.add`."""
         self._writer.add(self.thread_id, events, lease=lease, ends=ends, look_at=look_at)
+
+    async def write(
+        self,
+        events: Iterable[BaseModel | TextPiece],
+        trees: TreeStore,
+        added: Addition,
+        owner: str | None,
+    ) -> None:
+        """Store events together with the nodes and results that they report, after all added events.
+
+        Nothing is stored if the owner of the thread's turn is another than ``owner``.
+
+        Raises:
+            RefusedError: if the store refuses a node, result or ref.
+            StoreError: if the store fails, or another owner has the turn.
+        """
+        await self.flush()
+        new = NewEvents(self.thread_id, [encoded(each) for each in events], owner=owner)
+        nodes, results, refs = added.nodes, added.results, added.refs
+        await append_reported(
+            trees, self._events, new, nodes, results=results, refs=refs, at=self._clock.now()
+        )
 
     async def room(self) -> None:
         """Wait while too many bytes wait for the store."""

@@ -5,7 +5,6 @@ The work depends on the tree alone, so that another process can continue it afte
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from anabranch.agents import Agent, PathEnd, end_of
@@ -29,18 +28,11 @@ class TurnWork:
     Args:
         agent: leads the conversation, and adds each node of a run once, in however many processes.
         thread_id: the thread.
-        report: receives the nodes from which the work continues, possibly unreported by others.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        thread_id: str,
-        report: Callable[[Sequence[Node]], Awaitable[object]] | None = None,
-    ) -> None:
+    def __init__(self, agent: Agent, thread_id: str) -> None:
         self._agent = agent
         self._thread_id = thread_id
-        self._report = report
 
     async def check(self, message: Message) -> None:
         """Check that a message can be added.
@@ -112,7 +104,7 @@ class TurnWork:
             name = node_id(self._thread_id, run_id)
             if is_new or await self._agent.store.node(name) is None:
                 return await self._say(message, name)
-        end = await self._end()
+        end = await end_of(self._agent, self._thread_id)
         if end is None:
             raise ToolError("This conversation has no unfinished work to continue.")
         node = end.around.last
@@ -148,7 +140,7 @@ class TurnWork:
     async def _say(self, message: Message, name: str) -> Node:
         """Add a message and reply, after cancelling open questions: their tools read the cancellation."""
         agent = self._agent
-        end = await self._end()
+        end = await end_of(self._agent, self._thread_id)
         head = None if end is None else end.around.last.id
         at = head if message.at is HEAD else message.at
         follows = None if end is None or at != head else end.around
@@ -166,13 +158,6 @@ class TurnWork:
         new = self._agent.dependencies.node(self._thread_id, at, "user", content)
         [said] = await self._agent.add([replace(new, id=name)])
         return said
-
-    async def _end(self) -> PathEnd | None:
-        """Return the end of the path to the head; the path's nodes have been reported."""
-        end = await end_of(self._agent, self._thread_id)
-        if end is not None and self._report is not None:
-            await self._report(end.around.nodes)
-        return end
 
     async def _reply(self, message: Node | Surroundings) -> Node:
         said = message.last if isinstance(message, Surroundings) else message

@@ -3,20 +3,24 @@
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+ANABRANCH = (sys.executable, "-m", "anabranch")
+SERVE = (*ANABRANCH, "serve", "--transport", "http", "--port", "0")
 TARGET = str(Path(__file__).with_name("stopped.py"))
 
 Server = subprocess.Popen[str]
 
 
 @contextmanager
-def started(*command: str) -> Generator[Server]:
+def started(*command: str, folder: Path | None = None) -> Generator[Server]:
     """A server process of ``command``, which ends with the block at the latest."""
     with subprocess.Popen(
         command,
+        cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

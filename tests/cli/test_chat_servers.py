@@ -1,8 +1,6 @@
 """``anabranch chat`` and ``anabranch web`` with running servers as targets."""
 
 import json
-import re
-import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ import pytest
 from anabranch.cli import main
 from tests.chat.web import events_in, message, resume
 from tests.cli.chats import TARGET, Desk
+from tests.cli.stopping import ANABRANCH, started, url_of
 from tests.mcp.harness import ROOT
 from tests.patience import PATIENCE
 
@@ -121,18 +120,11 @@ SERVE = f"command:{sys.executable} -m anabranch serve book.py --transport stdio"
 @contextmanager
 def web(folder: Path, *options: str) -> Generator[httpx2.Client]:
     """``anabranch web`` with a server as its target, killed at the end, as by a crash."""
-    command = [sys.executable, "-m", "anabranch", "web", SERVE, "--port", "0"]
-    command += ["--store", "sqlite:///chat.db", *options]
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            address = next(
-                filter(None, (re.search("http://.*/", line) for line in process.stderr))
-            )[0]
-            with httpx2.Client(base_url=address, timeout=PATIENCE) as client:
-                yield client
-        finally:
-            process.kill()
+    command = (*ANABRANCH, "web", SERVE, "--port", "0", "--store", "sqlite:///chat.db")
+    with started(*command, *options, folder=folder) as server:
+        address = url_of(server).removesuffix("/mcp")
+        with httpx2.Client(base_url=address, timeout=PATIENCE) as client:
+            yield client
 
 
 def test_a_chat_that_is_killed_at_a_servers_question_continues(

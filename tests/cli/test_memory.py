@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from anabranch.memory import Draft, FinishedBranch, ReasoningBank, Scopes
 from anabranch.stores import open_memory_store
 from anabranch.testing import ManualClock
 from tests.cli.running import Run
+from tests.cli.stopping import ANABRANCH, SERVE, started, url_of
 
 
 async def make(url: str) -> list[str]:
@@ -99,21 +99,18 @@ def lessons(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "command", [["serve", "--transport", "http"], ["web"]], ids=["serve", "web"]
+    "command", [SERVE, (*ANABRANCH, "web", "--port", "0")], ids=["serve", "web"]
 )
 def test_a_server_with_a_model_learns_from_queued_branches(
     run: Run,
     ids: list[str],
     url: str,
     tmp_path: Path,
-    command: list[str],
+    command: tuple[str, ...],
 ) -> None:
-    line = [sys.executable, "-m", "anabranch", *command, "--memory", "--store", url]
-    line += ["--port", "0", "--model", lessons(tmp_path)]
-    environment = {**os.environ, "ANABRANCH_KEYS": "k" * 32}
-    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment) as server:
-        assert server.stderr is not None
-        assert " at http://" in server.stderr.readline()
+    options = ["--memory", "--store", url, "--model", lessons(tmp_path)]
+    with started(*command, *options) as server:
+        url_of(server)
         asyncio.run(until_learned(url))
         server.send_signal(signal.SIGINT)
         assert server.wait() == 0

@@ -16,10 +16,9 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from tests.cli.stopping import TARGET, Server, started, url_of
+from tests.cli.stopping import ANABRANCH, SERVE, TARGET, Server, started, url_of
 
-SERVE = [sys.executable, "-m", "anabranch", "serve", TARGET]
-HTTP = [*SERVE, "--transport", "http", "--port", "0"]
+STDIO = (*ANABRANCH, "serve", TARGET)
 MODERN, HANDSHAKE = "2026-07-28", "legacy"
 META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -63,7 +62,7 @@ async def stop_during(
 async def test_over_http_effects_of_calls_are_undone(
     tmp_path: Path, mode: str, number: int, more: tuple[str, ...]
 ) -> None:
-    with started(*HTTP, *more) as server:
+    with started(*SERVE, TARGET, *more) as server:
         status, shown = await stop_during(server, number, mode, "wait", tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "done\nundone\n"
     assert status == 0
@@ -72,7 +71,7 @@ async def test_over_http_effects_of_calls_are_undone(
 
 
 async def test_the_grace_is_an_option_and_its_end_is_the_end(tmp_path: Path) -> None:
-    with started(*HTTP, "--grace", "0.5") as server:
+    with started(*SERVE, TARGET, "--grace", "0.5") as server:
         status, shown = await stop_during(
             server, signal.SIGTERM, MODERN, "wait_in_undo", tmp_path / "notes"
         )
@@ -83,7 +82,7 @@ async def test_the_grace_is_an_option_and_its_end_is_the_end(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("era", "number"), [(MODERN, signal.SIGINT), (HANDSHAKE, signal.SIGTERM)])
 def test_over_stdio_effects_of_calls_are_undone(tmp_path: Path, era: str, number: int) -> None:
-    with started(*SERVE) as server:
+    with started(*STDIO) as server:
         shown = stop_over_stdio(server, era, number, tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "done\nundone\n"
     assert server.returncode == -number
@@ -151,7 +150,7 @@ async def test_with_a_store_a_call_that_waits_for_its_client_keeps_waiting(tmp_p
         async with Client(url, mode=MODERN, elicitation_callback=answer) as client:
             results.append(await client.call_tool("ask", {"notes": str(notes)}))
 
-    with started(*HTTP, "--store", store) as first:
+    with started(*SERVE, TARGET, "--store", store) as first:
         url = url_of(first)
         port = url.split(":")[2].partition("/")[0]
         async with anyio.create_task_group() as tasks:
@@ -160,7 +159,7 @@ async def test_with_a_store_a_call_that_waits_for_its_client_keeps_waiting(tmp_p
             first.send_signal(signal.SIGTERM)
             await anyio.to_thread.run_sync(first.wait)
             assert notes.read_text() == "done\n"
-            with started(*HTTP[:-1], port, "--store", store) as second:
+            with started(*SERVE[:-1], port, TARGET, "--store", store) as second:
                 await anyio.to_thread.run_sync(url_of, second)
                 restarted.set()
                 while not results:

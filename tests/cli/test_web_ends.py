@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.chat.web import message, run
-from tests.cli.stopping import TARGET, started, url_of
+from tests.cli.stopping import ANABRANCH, TARGET, started, url_of
 from tests.patience import PATIENCE
 
-WEB = (sys.executable, "-m", "anabranch", "web", TARGET, "--port", "0")
+WEB = (*ANABRANCH, "web", TARGET, "--port", "0")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

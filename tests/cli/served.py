@@ -62,13 +62,6 @@ async def think(ctx: BranchContext, about: str) -> str:
 
 
 @tool
-async def confirm_and_think(ctx: BranchContext) -> list[str]:
-    """Ask the person two things at once, and then the model."""
-    left, right = await ctx.gather(ctx.elicit(Confirm, "Left?"), ctx.elicit(Confirm, "Right?"))
-    return [left.action, right.action, (await ctx.sample("Why?")).text]
-
-
-@tool
 async def pay(ctx: BranchContext) -> str:
     """Send the person to an address."""
     return (await ctx.elicit_url("Please pay.", "https://pay.example/1")).action

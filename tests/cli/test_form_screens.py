@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.terminals import DOWN, ENTER, ESCAPE, terminal
+from tests.cli.terminals import DOWN, ENTER, terminal
 
 FORMED = str(Path(__file__).with_name("formed.py"))
 
@@ -34,12 +34,3 @@ def test_a_field_that_did_not_fit_is_asked_again_alone(era: str) -> None:
         person.type("\x7f4" + ENTER)
         assert person.result() == {"name": "Ann", "nights": 4, "town": "Mainz"}
         assert "name" not in person.shown
-
-
-def test_a_form_of_long_choices_is_left_by_escape_too() -> None:
-    with terminal("call", FORMED, "plan") as person:
-        person.wait_for("name (at least 2 characters):")
-        person.type("Ann" + ENTER + "2" + ENTER)
-        person.wait_for("type to filter")
-        person.type(ESCAPE)
-        assert person.result() == {"action": "cancel"}

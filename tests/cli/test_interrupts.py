@@ -4,8 +4,6 @@ import asyncio
 import os
 import select
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +12,12 @@ import anyio
 import pytest
 
 from anabranch._terminal import on_interrupt
-from tests.cli.terminals import CTRL_C, ESCAPE, PROMPT, Terminal, terminal
+from tests.cli.stopping import SERVE, started, url_of
+from tests.cli.stopping import TARGET as STOPPED
+from tests.cli.terminals import CTRL_C, PROMPT, Terminal, terminal
 from tests.patience import PATIENCE
 
 CHATTED = str(Path(__file__).with_name("chatted.py"))
-STOPPED = str(Path(__file__).with_name("stopped.py"))
 
 
 def ctrl_c(person: Terminal) -> None:
@@ -36,16 +35,8 @@ def hang_up(person: Terminal) -> None:
 @pytest.fixture(scope="module")
 def stopped_url() -> Iterator[str]:
     """The URL of a server whose tools undo what they did when their call is cancelled."""
-    command = [sys.executable, "-m", "anabranch", "serve", STOPPED, "--transport", "http"]
-    with subprocess.Popen(
-        [*command, "--port", "0"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "ANABRANCH_KEYS": "k" * 32},
-    ) as server:
-        assert server.stderr is not None
-        yield server.stderr.readline().rpartition(" at ")[2].strip()
-        server.kill()
+    with started(*SERVE, STOPPED) as server:
+        yield url_of(server)
 
 
 class Notes:
@@ -133,15 +124,6 @@ def test_a_chat_is_terminated_at_its_prompt(tmp_path: Path) -> None:
         person.wait_for("anabranch: terminated")
 
 
-def test_the_demo_ends_at_once() -> None:
-    with terminal("demo", "--era", "handshake", whole=True, status=130) as person:
-        person.wait_for("Card number")
-        person.wait_for(":")
-        person.type(CTRL_C)
-        person.wait_for("anabranch: cancelled")
-    assert "cannot be interrupted" not in person.screen
-
-
 @pytest.mark.parametrize("era", ["modern", "handshake", "saga"])
 def test_a_form_is_left_at_once(served: Path, era: str) -> None:
     with terminal("call", str(served), "confirm", "--era", era, status=130) as person:
@@ -151,19 +133,9 @@ def test_a_form_is_left_at_once(served: Path, era: str) -> None:
         assert person.process.communicate()[0] == b""
 
 
-@pytest.mark.parametrize(
-    ("tool", "sign"),
-    [
-        pytest.param(["think", "about=rivers"], "assistant:", id="sample"),
-        pytest.param(["wait"], "waiting", id="running"),
-    ],
-)
-def test_a_prompt_for_the_model_and_a_running_tool_are_left(
-    served: Path, tmp_path: Path, tool: list[str], sign: str
-) -> None:
-    more = [f"notes={tmp_path / 'notes'}"] if tool == ["wait"] else []
-    with terminal("call", str(served), *tool, *more, status=130) as person:
-        person.wait_for(sign)
+def test_a_prompt_for_the_model_is_left(served: Path) -> None:
+    with terminal("call", str(served), "think", "about=rivers", status=130) as person:
+        person.wait_for("assistant:")
         person.type(CTRL_C)
         person.wait_for("anabranch: cancelled")
     assert person.shown.strip() == ""
@@ -184,28 +156,6 @@ async def test_a_signal_is_handled_though_it_does_not_end_the_waiting_itself() -
         await anyio.sleep_forever()
     pressing.join()
     assert scope.cancelled_caught
-
-
-def test_a_form_that_is_cancelled_says_cancel_and_nothing_else(served: Path) -> None:
-    with terminal("call", str(served), "confirm") as person:
-        person.wait_for("(y/N)")
-        person.type(ESCAPE)
-        assert person.result() == ["cancel"]
-        person.wait_for("> cancel")
-    assert person.shown.strip() == ""
-
-
-def test_in_a_chat_a_form_ends_the_turn_and_the_prompt_the_chat(tmp_path: Path) -> None:
-    environment = {"XDG_DATA_HOME": str(tmp_path)}
-    with terminal("chat", CHATTED, whole=True, status=130, environment=environment) as person:
-        person.wait_for(PROMPT)
-        person.type("/book place=Ulm\r")
-        person.wait_for("(y/N)")
-        person.type(CTRL_C)
-        person.wait_for("Stopped by you. The received part is stored.")
-        person.wait_for(PROMPT)
-        person.type(CTRL_C)
-        person.wait_for("anabranch: cancelled")
 
 
 def test_a_second_press_kills_work_that_the_first_cannot_cut_short(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from tests.recorded.trips import (
     trip,
 )
 
-Body = Callable[..., Any]
+After = Callable[[BranchContext, str], Awaitable[str]]
 
 
 async def replayed(store: Modelled, present: Tool[Any] = trip) -> Replayed:
@@ -59,10 +59,38 @@ async def ended() -> Modelled:
     return store
 
 
-def other(body: Body) -> Tool[Any]:
-    """Return another version of the tool."""
-    body.__name__ = "trip"
-    return tool(body)
+def version(after: After) -> Tool[Any]:
+    """Return another version of the tool, which does something else after the branch."""
+
+    @tool(name="trip")
+    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        await ctx.step(reserve, city, undo=release)
+        await ctx.branch(look, city)
+        return await after(ctx, city)
+
+    return changed
+
+
+async def asks(ctx: BranchContext, city: str) -> str:
+    return (await ctx.elicit(Seats, f"How many to {city}?", key="seats")).action
+
+
+async def asks_otherwise(ctx: BranchContext, city: str) -> str:
+    return (await ctx.elicit(Seats, "Another question?", key="seats")).action
+
+
+async def asks_nothing(ctx: BranchContext, city: str) -> str:
+    return city
+
+
+async def reserves_and_asks(ctx: BranchContext, city: str) -> str:
+    await ctx.step(reserve, "Linz", name="another")
+    return await asks(ctx, city)
+
+
+async def asks_and_reserves(ctx: BranchContext, city: str) -> str:
+    await asks(ctx, city)
+    return await ctx.step(reserve, "Linz", name="another")
 
 
 async def test_the_same_code_waits_where_the_record_waits() -> None:
@@ -82,65 +110,57 @@ async def test_the_same_code_fails_as_recorded() -> None:
     assert (await replayed(store)).ended == "ended"
 
 
-async def test_an_open_question_in_other_words_is_asked_again_and_an_answered_one_drifts() -> None:
-    @other
-    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
-        """Plan."""
-        await ctx.step(reserve, city, undo=release)
-        await ctx.branch(look, city)
-        return (await ctx.elicit(Seats, "Another question?", key="seats")).action
-
-    outcome = await replayed(await waiting(), changed)
+async def test_an_open_question_in_other_words_is_asked_again() -> None:
+    outcome = await replayed(await waiting(), version(asks_otherwise))
     assert (outcome.ended, outcome.next, outcome.reworded) == ("waits", ["seats"], ["seats"])
-    outcome = await replayed(await ended(), changed)
-    assert outcome.drift == Drift(
-        at="seats", recorded="elicit", now="elicit with another message, form or context"
-    )
+
+
+@pytest.mark.parametrize(
+    ("after", "following"), [(asks_nothing, []), (reserves_and_asks, ["trip/another.1"])]
+)
+async def test_an_open_question_that_the_code_does_not_come_to_lets_the_call_continue(
+    after: After, following: list[str]
+) -> None:
+    outcome = await replayed(await waiting(), version(after))
+    assert (outcome.ended, outcome.next) == ("continues", following)
+    assert outcome.not_reached == ["seats"]
+
+
+RETURNED = 'returned "Graz-1: 3, Yes. fine"'
+
+
+@pytest.mark.parametrize(
+    ("after", "at", "recorded", "now"),
+    [
+        (asks_otherwise, "seats", "elicit", "elicit with another message, form or context"),
+        (reserves_and_asks, "seats", "elicit", "not reached"),
+        (asks, "result", RETURNED, 'returns "accept"'),
+        (asks_and_reserves, "trip/another.1", RETURNED, "continues with trip/another.1"),
+    ],
+)
+async def test_an_ended_call_drifts_where_the_code_differs(
+    after: After, at: str, recorded: str, now: str
+) -> None:
+    outcome = await replayed(await ended(), version(after))
+    assert outcome.drift == Drift(at=at, recorded=recorded, now=now)
     assert not outcome.is_clean
 
 
-async def test_an_open_question_that_the_code_does_not_come_to_lets_the_call_continue() -> None:
-    @other
-    async def shorter(ctx: BranchContext, city: str, fails: bool = False) -> str:
-        """Plan."""
-        await ctx.step(reserve, city, undo=release)
-        await ctx.branch(look, city)
-        return city
-
-    @other
-    async def longer(ctx: BranchContext, city: str, fails: bool = False) -> str:
-        """Plan."""
-        await ctx.step(reserve, city, undo=release)
-        await ctx.branch(look, city)
-        await ctx.step(reserve, "Linz", name="another")
-        return (await ctx.elicit(Seats, f"How many to {city}?", key="seats")).action
-
-    for changed, following in ((shorter, []), (longer, ["trip/another.1"])):
-        outcome = await replayed(await waiting(), changed)
-        assert (outcome.ended, outcome.next) == ("continues", following)
-        assert outcome.not_reached == ["seats"]
-    outcome = await replayed(await ended(), longer)
-    assert outcome.drift == Drift(at="seats", recorded="elicit", now="not reached")
-
-
 async def test_a_call_says_at_which_markers_it_takes_the_old_way() -> None:
-    @other
+    @tool(name="trip")
     async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
-        """Plan."""
         await ctx.step(reserve, city, undo=release)
         if not await ctx.patched("no look"):
             await ctx.branch(look, city)
-        seats = await ctx.elicit(Seats, f"How many to {city}?", key="seats")
-        return f"{seats.action} {await ctx.patched('later')}"
+        return f"{await asks(ctx, city)} {await ctx.patched('later')}"
 
     outcome = await replayed(await waiting(), changed)
     assert (outcome.ended, outcome.next, outcome.old_ways) == ("waits", ["seats"], ["no look"])
 
 
 async def test_other_arguments_of_a_step_are_a_drift() -> None:
-    @other
+    @tool(name="trip")
     async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
-        """Plan."""
         await ctx.step(reserve, city.upper(), undo=release)
         return city
 
@@ -150,41 +170,9 @@ async def test_other_arguments_of_a_step_are_a_drift() -> None:
     )
 
 
-async def test_another_result_is_a_drift() -> None:
-    @other
-    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
-        """Plan."""
-        await ctx.step(reserve, city, undo=release)
-        await ctx.branch(look, city)
-        return (await ctx.elicit(Seats, f"How many to {city}?", key="seats")).action
-
-    outcome = await replayed(await ended(), changed)
-    assert outcome.drift == Drift(
-        at="result", recorded='returned "Graz-1: 3, Yes. fine"', now='returns "accept"'
-    )
-
-
-async def test_going_on_where_the_record_has_ended_is_a_drift() -> None:
-    @other
-    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
-        """Plan."""
-        await ctx.step(reserve, city, undo=release)
-        await ctx.branch(look, city)
-        await ctx.elicit(Seats, f"How many to {city}?", key="seats")
-        return await ctx.step(reserve, "Linz", name="another")
-
-    outcome = await replayed(await ended(), changed)
-    assert outcome.drift == Drift(
-        at="trip/another.1",
-        recorded='returned "Graz-1: 3, Yes. fine"',
-        now="continues with trip/another.1",
-    )
-
-
 async def test_an_error_where_the_call_is_open_is_a_drift() -> None:
-    @other
+    @tool(name="trip")
     async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
-        """Plan."""
         raise LookupError(city)
 
     outcome = await replayed(await waiting(), changed)
@@ -219,9 +207,8 @@ async def test_an_error_in_the_place_of_a_result_is_a_drift() -> None:
 
 
 async def test_arguments_that_do_not_fit_any_more_are_a_drift() -> None:
-    @other
+    @tool(name="trip")
     async def changed(ctx: BranchContext, place: str) -> str:
-        """Plan."""
         return place
 
     outcome = await replayed(await waiting(), changed)

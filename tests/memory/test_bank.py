@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import anyio
 import pytest
@@ -24,7 +24,7 @@ from anabranch.memory import (
     WithheldError,
 )
 from anabranch.memory._items import LEVELS
-from anabranch.stores import open_branch_store, open_memory_store
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
 
 OURS = Scopes(project="web", team="site", org="acme")
@@ -37,13 +37,6 @@ def a_draft(content: str = "Run it twice.", title: str = "Flaky tests") -> Draft
 
 def failing(_: str) -> Iterable[tuple[int, int]]:
     raise ValueError("broken")
-
-
-@pytest.fixture
-async def store() -> AsyncIterator[MemoryStore]:
-    store = open_memory_store("memory:")
-    yield store
-    await store.close()
 
 
 @pytest.fixture

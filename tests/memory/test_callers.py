@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -29,7 +29,7 @@ from anabranch.memory import (
 )
 from anabranch.messages import SampleRequest
 from anabranch.models import Reply, ScriptedModel
-from anabranch.stores import open_branch_store, open_memory_store, open_tree_store
+from anabranch.stores import open_branch_store, open_tree_store
 from anabranch.testing import MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.harness import heard
@@ -37,13 +37,6 @@ from tests.chat.web import browsing, message, run
 
 ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
 NOTE = {"title": "Locks", "description": "When a door is locked", "content": "Ann has the key."}
-
-
-@pytest.fixture
-async def store() -> AsyncIterator[MemoryStore]:
-    store = open_memory_store("memory:")
-    yield store
-    await store.close()
 
 
 async def known(request: Request) -> str | None:

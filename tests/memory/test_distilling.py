@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -22,7 +21,6 @@ from anabranch.memory import (
 )
 from anabranch.messages import SampleReply, SampleRequest, assistant
 from anabranch.models import ModelError
-from anabranch.stores import open_memory_store
 from anabranch.testing import ManualClock
 
 SUCCESS = '{"outcome": "success", "reason": "it works"}'
@@ -51,13 +49,6 @@ class Model:
         if isinstance(reply, Exception):
             raise reply
         return SampleReply(content=assistant(reply).content)
-
-
-@pytest.fixture
-async def store() -> AsyncIterator[MemoryStore]:
-    store = open_memory_store("memory:")
-    yield store
-    await store.close()
 
 
 @pytest.fixture

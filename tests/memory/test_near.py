@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from anabranch.memory import Draft, Memory, ReasoningBank
+from anabranch.memory import Draft, Memory, MemoryStore, ReasoningBank
 from anabranch.memory._words import is_near, stems_of
-from anabranch.stores import open_memory_store
 from anabranch.testing import ManualClock
 
 DAY = 24 * 3600.0
@@ -21,10 +18,8 @@ WORDINGS = [
 
 
 @pytest.fixture
-async def bank() -> AsyncIterator[ReasoningBank]:
-    store = open_memory_store("memory:")
-    yield ReasoningBank(store, clock=ManualClock(DAY))
-    await store.close()
+def bank(store: MemoryStore) -> ReasoningBank:
+    return ReasoningBank(store, clock=ManualClock(DAY))
 
 
 async def record(bank: ReasoningBank, day: int, title: str, content: str) -> Memory:

@@ -1,6 +1,5 @@
 """The memory as tools: over every edge the same, and with every bad argument refused."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,17 +14,9 @@ from anabranch.memory import (
     UnknownMemoryError,
     memory_tools,
 )
-from anabranch.stores import open_memory_store
 from anabranch.testing import ManualClock, MockClient, run_tool
 
 RECORD = {"title": "Flaky tests", "description": "When one fails", "content": "Run it twice."}
-
-
-@pytest.fixture
-async def store() -> AsyncIterator[MemoryStore]:
-    store = open_memory_store("memory:")
-    yield store
-    await store.close()
 
 
 @pytest.fixture

@@ -18,21 +18,13 @@ from tests.suites.call_model import CallModel
 from tests.suites.call_model_checks import reaching
 from tests.suites.call_samples import OpenCallStore
 from tests.suites.expectations import opened
-from tests.suites.linearizability import Operation, run_clients, same
+from tests.suites.linearizability import Operation, compare
 
 
 @pytest.fixture
 async def store(open_shared: OpenCallStore) -> AsyncIterator[CallStore]:
     async with opened(open_shared) as store:
         yield store
-
-
-async def compare(store: CallStore, program: Sequence[Operation]) -> None:
-    """Do it in the store and in the model, one after the other."""
-    model = CallModel()
-    for one in await run_clients([store], [program]):
-        wanted = model.do(one.operation)
-        assert same(one.result, wanted), (one.operation, one.result, wanted)
 
 
 @settings(
@@ -47,7 +39,8 @@ async def test_one_after_the_other_the_store_equals_the_model(
     await empty(store)
     states = [*reaching(first, "call_1"), *reaching(second, "call_2")]
 
-    await compare(store, [*BEGINNING, *states, *program, *LOOKING])
+    program = [*BEGINNING, *states, *program, *LOOKING]
+    await compare(store, CallModel(), program, "a program")
 
 
 def test_each_state_is_reached_in_the_model() -> None:

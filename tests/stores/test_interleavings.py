@@ -1,7 +1,7 @@
 """Whatever several clients do at the same time, some order of one after the other explains it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -19,7 +19,7 @@ from tests.stores.call_operations import BEGINNING, LOOKING, OPERATIONS, empty
 from tests.suites.call_model import CallModel
 from tests.suites.call_samples import OpenCallStore, a_call
 from tests.suites.expectations import opened
-from tests.suites.linearizability import Operation, Seen, explains, run_clients
+from tests.suites.linearizability import Operation, Seen, explains, run_phases
 
 T = TypeVar("T")
 WAITING = """
@@ -35,18 +35,6 @@ async def two_stores(open_shared: OpenCallStore) -> AsyncIterator[list[CallStore
         yield [one, two]
 
 
-async def play(stores: Sequence[CallStore], clients: Sequence[Sequence[Operation]]) -> list[Seen]:
-    """Two calls are begun, the clients work, and in the end everything is read."""
-    seen: list[Seen] = []
-    for phase in ([BEGINNING], clients, [LOOKING]):
-        latest = seen[-1].ended if seen else 0
-        seen += [
-            replace(one, began=one.began + latest, ended=one.ended + latest)
-            for one in await run_clients(stores, phase)
-        ]
-    return seen
-
-
 @settings(
     max_examples=50,
     deadline=None,
@@ -58,7 +46,7 @@ async def test_some_order_explains_the_reads_of_concurrent_clients(
 ) -> None:
     await empty(two_stores[0])
 
-    seen = await play(two_stores, clients)
+    seen = await run_phases(two_stores, [BEGINNING], clients, [LOOKING])
 
     assert explains(CallModel(), seen)
 

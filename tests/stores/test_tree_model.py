@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anabranch.tree import Kind, Node, Ref, Result, TreeStore, TurnEnd
 from tests.suites.expectations import opened
-from tests.suites.linearizability import Operation, explains, run_clients
+from tests.suites.linearizability import Operation, compare, explains, run_phases
 from tests.suites.tree_model import TreeModel
 from tests.suites.tree_samples import OpenTreeStore, a_node, a_thread, calls_tool, says
 
@@ -111,12 +111,8 @@ async def test_one_after_the_other_the_store_equals_the_model(
     two_stores: list[TreeStore], program: Sequence[Operation]
 ) -> None:
     await empty(two_stores[0])
-    model = TreeModel()
-
-    seen = await run_clients(two_stores, [[*BEGINNING, *program, *LOOKING]])
-
-    for one in seen:
-        assert one.result == model.do(one.operation), one.operation
+    program = [*BEGINNING, *program, *LOOKING]
+    await compare(two_stores[0], TreeModel(), program, "a program")
 
 
 @settings(
@@ -129,12 +125,7 @@ async def test_some_order_explains_the_reads_of_concurrent_clients(
     two_stores: list[TreeStore], clients: list[list[Operation]]
 ) -> None:
     await empty(two_stores[0])
-    seen = await run_clients(two_stores, [BEGINNING])
-    for phase in (clients, [LOOKING]):
-        latest = seen[-1].ended
-        seen += [
-            replace(one, began=one.began + latest, ended=one.ended + latest)
-            for one in await run_clients(two_stores, phase)
-        ]
+
+    seen = await run_phases(two_stores, [BEGINNING], clients, [LOOKING])
 
     assert explains(TreeModel(), seen)

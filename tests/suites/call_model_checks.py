@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anabranch._durable import ENDS_LEASE, ENDS_ROUND, CallEvent, CallState, RoundRecord
-from anabranch.stores import CallStore
 from tests.suites.call_model import CallModel
 from tests.suites.call_programs import CALL_PROGRAMS
 from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call
-from tests.suites.expectations import opened, yes
-from tests.suites.linearizability import Operation, run_clients, same
+from tests.suites.expectations import opened
+from tests.suites.linearizability import Operation, checks_of, compare
 
 
 def reaching(state: CallState, name: str) -> Sequence[Operation]:
@@ -97,29 +96,9 @@ async def each_operation_does_what_the_model_does(open_store: OpenCallStore) -> 
                     replace(each, arguments=(name, *each.arguments)) for each in (one, *_LOOKING)
                 )
                 begin = Operation("begin", (a_call(name),))
-                await _compare(store, [begin, *reaching(state, name), do, *looking], state)
+                program = [begin, *reaching(state, name), do, *looking]
+                await compare(store, CallModel(), program, state)
 
 
-async def _compare(store: CallStore, program: Sequence[Operation], where: str) -> None:
-    model = CallModel()
-    for seen in await run_clients([store], [program]):
-        wanted = model.do(seen.operation)
-        yes(
-            same(seen.result, wanted),
-            f"{where}: {seen.operation}: expected {wanted!r}, found {seen.result!r}",
-        )
-
-
-def _check(name: str, program: Sequence[Operation]) -> CallStoreCheck:
-    async def check(open_store: OpenCallStore) -> None:
-        async with opened(open_store) as store:
-            await _compare(store, program, name)
-
-    check.__name__ = name.replace(",", "").replace(" ", "_")
-    return check
-
-
-CALL_PROGRAM_CHECKS: Mapping[str, CallStoreCheck] = {
-    name: _check(name, program) for name, program in CALL_PROGRAMS.items()
-}
+CALL_PROGRAM_CHECKS: Mapping[str, CallStoreCheck] = checks_of(CALL_PROGRAMS, CallModel)
 """Each needs the store opened once."""

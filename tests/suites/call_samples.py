@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from anabranch._durable import CallEvent, CallRecord, OpenedRound, RoundRecord
+from anabranch._durable import CallRecord, OpenedRound, RoundRecord
 from anabranch.stores import CallStore
 
 OpenCallStore: TypeAlias = Callable[[], CallStore]
@@ -38,16 +38,3 @@ async def run(
 ) -> OpenedRound | None:
     """Open a round from 100 to 110."""
     return await store.open_round(call_id, number, owner, 100.0, 110.0)
-
-
-async def ended(
-    store: CallStore,
-    call_id: str = "call_1",
-    number: int = 0,
-    event: CallEvent = CallEvent.ASK,
-    **changes: Any,
-) -> RoundRecord:
-    """Open a round of a call, and end it; return its end."""
-    await run(store, call_id, number)
-    end = an_end(number, **changes)
-    return await store.end_round(call_id, end, event, owner="a", deadline=200.0)

@@ -7,14 +7,15 @@ the order must agree with time.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import anyio
 
 from anabranch._durable import AnswerRecord, CallRecord, OpenedRound, RoundRecord
 from anabranch.errors import StoreError
+from tests.suites.expectations import opened, yes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,50 @@ async def run_clients(
     async with anyio.create_task_group() as group:
         for number, operations in enumerate(clients):
             group.start_soon(work, stores[number % len(stores)], operations)
+    return seen
+
+
+async def compare(store: object, model: Model, program: Sequence[Operation], where: str) -> None:
+    """Do a program in a store and in its model, one operation after the other.
+
+    Raises:
+        AssertionError: their results differ.
+    """
+    for seen in await run_clients([store], [program]):
+        wanted = model.do(seen.operation)
+        yes(
+            same(seen.result, wanted),
+            f"{where}: {seen.operation}: expected {wanted!r}, found {seen.result!r}",
+        )
+
+
+def checks_of(
+    programs: Mapping[str, Sequence[Operation]], model: Callable[[], Model]
+) -> Mapping[str, Callable[[Callable[[], Any]], Awaitable[None]]]:
+    """Return the checks that a new store does in each program what its model does."""
+
+    def check_of(name: str, program: Sequence[Operation]) -> Any:
+        async def check(open_store: Callable[[], Any]) -> None:
+            async with opened(open_store) as store:
+                await compare(store, model(), program, name)
+
+        check.__name__ = name.replace(",", "").replace(" ", "_")
+        return check
+
+    return {name: check_of(name, program) for name, program in programs.items()}
+
+
+async def run_phases(
+    stores: Sequence[object], *phases: Sequence[Sequence[Operation]]
+) -> list[Seen]:
+    """Let clients work in several phases, each of which begins when the one before has ended."""
+    seen: list[Seen] = []
+    for phase in phases:
+        latest = seen[-1].ended if seen else 0
+        seen += [
+            replace(one, began=one.began + latest, ended=one.ended + latest)
+            for one in await run_clients(stores, phase)
+        ]
     return seen
 
 

@@ -7,11 +7,9 @@ from typing import Any
 
 from anabranch.messages import Usage
 from anabranch.tree import Kind, Node, Ref, Result, Thread, TurnEnd
-from tests.suites.expectations import opened, yes
-from tests.suites.linearizability import Operation, run_clients
+from tests.suites.linearizability import Operation, checks_of
 from tests.suites.tree_model import TreeModel
 from tests.suites.tree_samples import (
-    OpenTreeStore,
     TreeStoreCheck,
     a_node,
     a_result,
@@ -314,22 +312,5 @@ TREE_PROGRAMS: Mapping[str, Sequence[Operation]] = {
 }
 
 
-def _check(name: str, program: Sequence[Operation]) -> TreeStoreCheck:
-    async def check(open_store: OpenTreeStore) -> None:
-        async with opened(open_store) as store:
-            model = TreeModel()
-            for seen in await run_clients([store], [program]):
-                wanted = model.do(seen.operation)
-                yes(
-                    seen.result == wanted,
-                    f"{name}: {seen.operation}: expected {wanted!r}, found {seen.result!r}",
-                )
-
-    check.__name__ = name.replace(",", "").replace(" ", "_")
-    return check
-
-
-TREE_PROGRAM_CHECKS: Mapping[str, TreeStoreCheck] = {
-    name: _check(name, program) for name, program in TREE_PROGRAMS.items()
-}
+TREE_PROGRAM_CHECKS: Mapping[str, TreeStoreCheck] = checks_of(TREE_PROGRAMS, TreeModel)
 """Each needs the store opened once."""

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, Elicitation, tool
 from anabranch._asking import Absent
-from anabranch.agents import BranchSelf, Question
-from anabranch.chat import Output, Session, SessionDependencies
+from anabranch.agents import Agent, BranchSelf, Question
+from anabranch.chat import Output, Session, enter
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.testing import MockModel, calls
 from anabranch.tree import Tree, TreeStore
@@ -90,6 +90,9 @@ def numbered() -> Callable[[Literal["thread", "node"]], str]:
     return lambda kind: f"{kind[0]}{next(counts[kind])}"
 
 
+OF_SESSION = {"models", "columns", "system_prompt"}
+
+
 def session(
     decide: Callable[[SampleRequest], Any] = echo,
     *,
@@ -98,22 +101,28 @@ def session(
     naming: Callable[[Literal["thread", "node"]], str] | None = None,
     **more: Any,
 ) -> Session:
-    dependencies = SessionDependencies(
+    own = {name: more.pop(name) for name in OF_SESSION & more.keys()}
+    agent = Agent(
         store or MemoryTrees(),
         MockModel(decide),
-        model_name="mock",
         tools=[BranchSelf(), add, book, fail],
         naming=naming or numbered(),
-        **more,
+        **{"user": Absent(), **more},
     )
-    return Session(dependencies, thread_id=thread_id)
+    return Session(agent, thread_id=thread_id, model_name="mock", **own)
+
+
+def beside(chat: Session) -> Session:
+    """Another session in the thread of ``chat``."""
+    naming = chat.agent.dependencies.naming
+    return session(store=chat.store, thread_id=chat.cursor.thread_id, naming=naming)
 
 
 async def feed(chat: Session, *lines: str) -> list[Output]:
     """Put lines in; return what the last one gives."""
     outputs: list[Output] = []
     for line in lines:
-        outputs = await chat.input(line)
+        outputs = await enter(chat, line)
     return outputs
 
 
@@ -132,4 +141,4 @@ async def text_here(chat: Session) -> str:
 
 
 async def tree_of(chat: Session) -> Tree:
-    return await chat.state.dependencies.store.tree(chat.cursor.thread_id)
+    return await chat.store.tree(chat.cursor.thread_id)

@@ -4,8 +4,8 @@ import io
 from collections.abc import Sequence
 
 from anabranch._terminal import Console
-from anabranch.agents import BranchSelf
-from anabranch.chat import Session, SessionDependencies
+from anabranch.agents import Agent, BranchSelf
+from anabranch.chat import Session, enter
 from anabranch.chat._terminal.chat_screen import ChatScreen
 from anabranch.chat._terminal.replies import Replies
 from anabranch.errors import StoreError
@@ -25,12 +25,10 @@ class Unreadable(MemoryTrees):
 async def test_a_branch_that_has_no_name_is_shown_beside_and_has_answered_all_the_same() -> None:
     shown, store = io.StringIO(), Unreadable()
     screen = ChatScreen(Console(shown), Replies(io.StringIO()))
-    chat = Session(
-        SessionDependencies(store, MockModel(echo), tools=[BranchSelf()], listener=screen.on_event),
-        thread_id="t",
-    )
+    agent = Agent(store, MockModel(echo), tools=[BranchSelf()], listener=screen.on_event)
+    chat = Session(agent, thread_id="t")
     screen.attach(chat)
-    [output] = await chat.input("fork one two")
+    [output] = await enter(chat, "fork one two")
     assert (output.type, output.content) == ("message", "Done.")
     assert "[other branch] You said: (self-prompt): one" in shown.getvalue()
     answers = [node.data for node in (await store.tree("t")).nodes if node.kind == "assistant"]

@@ -54,7 +54,7 @@ async def test_a_journal_in_a_file_is_not_executed(tmp_path: Path) -> None:
     for line in ("/answer decline", "/answer", "/auto"):
         assert "is closed" in await shown(chat, line)
     assert victim.read_text() == "precious"
-    user = chat.state.dependencies.user
+    user = chat.agent.dependencies.user
     assert isinstance(user, Person)
     assert user.asked == []
 

@@ -27,4 +27,4 @@ async def test_a_conversation_that_could_not_be_loaded_leaves_no_empty_thread(
     file.write_text(json.dumps({"thread": "t", "nodes": [node]}))
     chat = session(store=Full())
     assert await shown(chat, f"/load {file}") == "error: No space is left."
-    assert await chat.state.dependencies.store.threads(5) == []
+    assert await chat.store.threads(5) == []

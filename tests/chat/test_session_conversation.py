@@ -8,21 +8,21 @@ import pytest
 from anabranch import Capabilities
 from anabranch._asking import Absent
 from anabranch.agents import Event, NodeAdded, Question, TurnLimits
-from anabranch.chat import Output, Session
+from anabranch.chat import Output, Session, enter
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.models import ModelError
 from anabranch.testing import MockModel, ModelAnswer, calls
 from anabranch.tree import Thread, project
 from tests.agents.memory import MemoryTrees
-from tests.chat.sessions import Person, echo, feed, session, shown, text_here, tree_of
+from tests.chat.sessions import Person, beside, echo, feed, session, shown, text_here, tree_of
 from tests.masking import with_any_id
 from tests.patience import PATIENCE
 
 
 async def test_a_message_goes_to_the_model_and_its_answer_comes_back() -> None:
     chat = session()
-    [output] = await chat.input("  hello there ")
+    [output] = await enter(chat, "  hello there ")
     assert output == Output("message", "You said: hello there", chat.cursor.node_id)
     kinds = [node.kind for node in (await tree_of(chat)).nodes]
     assert kinds == ["user", "assistant"]
@@ -31,7 +31,7 @@ async def test_a_message_goes_to_the_model_and_its_answer_comes_back() -> None:
 async def test_a_thread_begins_with_its_first_message_and_is_titled_after_it() -> None:
     chat = session()
     await feed(chat, "/help", "/config", "/threads")
-    assert await chat.state.dependencies.store.threads(10) == []
+    assert await chat.store.threads(10) == []
     await feed(chat, "hello\n there")
     assert (await tree_of(chat)).thread.title == "hello there"
 
@@ -39,8 +39,8 @@ async def test_a_thread_begins_with_its_first_message_and_is_titled_after_it() -
 @pytest.mark.parametrize("line", ["", "   ", "\t"])
 async def test_a_blank_line_does_nothing(line: str) -> None:
     chat = session()
-    assert await chat.input(line) == []
-    assert await chat.state.dependencies.store.threads(10) == []
+    assert await enter(chat, line) == []
+    assert await chat.store.threads(10) == []
 
 
 async def test_message_and_command_in_one_line_are_done_in_this_order() -> None:
@@ -166,7 +166,7 @@ async def test_a_tool_is_called_directly_and_the_model_is_not_asked() -> None:
 async def test_the_model_sees_a_persons_call_and_its_result() -> None:
     chat = session()
     await feed(chat, "/add a=40 b=2", "what was it?")
-    path = await chat.state.dependencies.store.path(str(chat.cursor.node_id))
+    path = await chat.store.path(str(chat.cursor.node_id))
     messages = project(path.nodes, path.results)
     assert [message.role for message in messages] == ["user", "assistant", "user", "assistant"]
     result = messages[2].content[0]
@@ -192,14 +192,14 @@ async def test_a_call_that_does_not_fit_is_refused_and_leaves_no_trace(
     line: str, said: str
 ) -> None:
     chat = session()
-    [output] = await chat.input(line)
+    [output] = await enter(chat, line)
     assert output.type == "error"
     assert said in output.content
-    assert await chat.state.dependencies.store.threads(10) == []
+    assert await chat.store.threads(10) == []
 
 
 async def test_a_tool_that_fails_is_an_error_without_its_secrets() -> None:
-    [output] = await session().input("/fail")
+    [output] = await enter(session(), "/fail")
     assert output.type == "error"
     assert with_any_id(output.content) == "Error executing tool fail (error ID)"
 
@@ -296,11 +296,7 @@ WAITING = "Book Ulm?\n(waits for you; /answer answers it, and a message leaves i
 
 async def test_an_open_question_is_shown_when_the_thread_is_opened_again() -> None:
     chat = await _interrupted_at_a_question()
-    again = session(
-        store=chat.state.dependencies.store,
-        thread_id=chat.cursor.thread_id,
-        naming=chat.state.dependencies.naming,
-    )
+    again = beside(chat)
     outputs = await again.start()
     assert outputs[-1].content == WAITING
     assert "A tool waits for your answer" in await shown(again, "/auto")
@@ -325,7 +321,7 @@ async def test_a_message_at_an_open_question_leaves_it_unanswered() -> None:
 async def test_why_a_turn_has_failed_is_there_when_the_thread_is_opened_again() -> None:
     chat = session()
     assert await shown(chat, "break it") == f"error: {DEAD}"
-    again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
+    again = beside(chat)
     assert (await again.start())[-1].content == f"break it\n(failed: {DEAD[:-1]}; /auto retries)"
     assert f"break it  (failed: {DEAD[:51]}…)" in await shown(again, "/tree")
 
@@ -362,15 +358,12 @@ async def test_a_turn_that_was_stopped_is_no_failure() -> None:
         await asyncio.Event().wait()
 
     chat = session(lambda _: never())
-    task = asyncio.create_task(chat.input("hello"))
+    task = asyncio.create_task(enter(chat, "hello"))
     await waiting.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    dependencies = chat.state.dependencies
-    again = session(
-        store=dependencies.store, thread_id=chat.cursor.thread_id, naming=dependencies.naming
-    )
+    again = beside(chat)
     assert (await again.start())[-1].content == "Half an\n(stopped by you; /auto continues)"
     assert await shown(again, "go on") == "You said: go on"
     assert "stopped" not in await shown(again, "/tree")
@@ -391,7 +384,7 @@ async def _interrupted_at_a_question() -> Session:
             raise AssertionError
 
     chat = session(user=Silent())
-    task = asyncio.create_task(chat.input("book Ulm"))
+    task = asyncio.create_task(enter(chat, "book Ulm"))
     await asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -412,7 +405,7 @@ async def test_an_interrupted_reply_is_stored_and_the_conversation_continues_fro
         await asyncio.Event().wait()
 
     chat = session(lambda request: stream() if request.messages[-1].text == "go" else echo(request))
-    task = asyncio.create_task(chat.input("go"))
+    task = asyncio.create_task(enter(chat, "go"))
     await halfway.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -431,7 +424,7 @@ async def test_the_cursor_follows_a_node_whose_event_an_interruption_has_lost() 
             await asyncio.sleep(0)
 
     chat = session(listener=interrupt)
-    caught.append(asyncio.create_task(chat.input("hello")))
+    caught.append(asyncio.create_task(enter(chat, "hello")))
     with pytest.raises(asyncio.CancelledError):
         await caught[0]
     assert await text_here(chat) == "You said: hello"
@@ -464,7 +457,7 @@ async def test_a_store_that_fails_hides_neither_an_interruption_nor_another_erro
 
     store = Failing()
     chat = session(decide, store=store)
-    task = asyncio.create_task(chat.input("go"))
+    task = asyncio.create_task(enter(chat, "go"))
     await halfway.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -480,14 +473,10 @@ async def test_a_store_that_fails_hides_neither_an_interruption_nor_another_erro
 async def test_two_sessions_in_one_thread_both_succeed_as_branches() -> None:
     first = session()
     await feed(first, "hello")
-    second = session(
-        store=first.state.dependencies.store,
-        thread_id=first.cursor.thread_id,
-        naming=first.state.dependencies.naming,
-    )
+    second = beside(first)
     await second.start()
-    await asyncio.gather(first.input("one"), second.input("two"))
-    await asyncio.gather(first.input("one more"), second.input("two more"))
+    await asyncio.gather(enter(first, "one"), enter(second, "two"))
+    await asyncio.gather(enter(first, "one more"), enter(second, "two more"))
     walk = await first.cursor.walk()
     said = [[node.text for node in walk.path(chat.cursor.node_id)] for chat in (first, second)]
     assert said == [
@@ -515,9 +504,9 @@ async def test_two_sessions_that_begin_one_thread_at_once_both_succeed() -> None
 
     store = Meeting()
     first = session(store=store, thread_id="t")
-    second = session(store=store, thread_id="t", naming=first.state.dependencies.naming)
+    second = session(store=store, thread_id="t", naming=first.agent.dependencies.naming)
     async with asyncio.timeout(PATIENCE):
-        outputs = await asyncio.gather(first.input("one"), second.input("two"))
+        outputs = await asyncio.gather(enter(first, "one"), enter(second, "two"))
     assert [output.content for [output] in outputs] == ["You said: one", "You said: two"]
     assert sorted(node.text for node in await store.beginnings("t")) == ["one", "two"]
 
@@ -568,7 +557,7 @@ async def test_a_broadcast_names_the_branches_that_fail_and_the_others_answer() 
 async def test_a_broadcast_at_a_leaf_is_a_message() -> None:
     chat = session()
     assert await shown(chat, "hello", "/broadcast more") == "You said: more"
-    again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
+    again = beside(chat)
     await again.start()
     assert again.cursor.node_id == chat.cursor.node_id
     assert await text_here(chat) == "You said: more"
@@ -599,7 +588,7 @@ async def test_combining_by_a_model_leaves_the_conversation_alone() -> None:
     outputs = await feed(chat, "fork one two", "/root", "/combine_leaves llm_vote")
     assert outputs[0].content == "You said: (self-prompt): two"
     assert outputs[1].content.startswith("llm_vote chose b2")
-    model = chat.state.model
+    model = chat.agent.dependencies.model
     assert isinstance(model, MockModel)
     assert all(len(request.messages) == 1 for request in model.requests[-3:])
 
@@ -629,7 +618,7 @@ async def test_only_complete_answers_are_combined() -> None:
             case _:
                 return echo(request)
 
-    chat.state.model = MockModel(decide)
+    chat.switch(MockModel(decide), "mock")
     await feed(chat, "/root", "/up", "half", "/root", "/up", "blank", "/root", "/up")
     await feed(chat, "fork one bad", "/root", "/up")
     assert len((await chat.cursor.walk()).leaves(None)) == 6
@@ -660,6 +649,6 @@ def _results(request: SampleRequest) -> list[str]:
 
 
 async def _results_here(chat: Session) -> list[str]:
-    path = await chat.state.dependencies.store.path(str(chat.cursor.node_id))
+    path = await chat.store.path(str(chat.cursor.node_id))
     messages = project(path.nodes, path.results)
     return _results(SampleRequest(messages=messages, max_tokens=1))

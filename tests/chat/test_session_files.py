@@ -103,7 +103,7 @@ async def test_a_saved_conversation_is_loaded_with_its_files(tmp_path: Path) -> 
     await shown(chat, f"/load {tmp_path}/saved.json")
     [block, _] = (await tree_of(chat)).nodes[0].content
     assert isinstance(block, FileBlock)
-    store = chat.state.dependencies.store
+    store = chat.store
     assert list((await store.files(chat.cursor.thread_id, [block.digest or ""])).values()) == [PNG]
 
 
@@ -125,6 +125,6 @@ async def test_a_file_that_cannot_go_with_a_message_is_refused(
     if data is not None:
         path.write_bytes(data)
     chat = session()
-    chat.state.model = Deaf(lambda _: "")
+    chat.switch(Deaf(lambda _: ""), "mock")
     assert why.format(path=path) in await shown(chat, f"/attach {path}")
     assert await shown(chat, "/attach") == "No file is attached."

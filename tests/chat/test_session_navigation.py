@@ -9,7 +9,7 @@ from anabranch.chat import Session
 from anabranch.errors import StoreError
 from anabranch.tree import Node, Ref
 from tests.agents.memory import MemoryTrees
-from tests.chat.sessions import feed, session, shown, text_here, tree_of
+from tests.chat.sessions import beside, feed, session, shown, text_here, tree_of
 
 
 async def forked() -> Session:
@@ -167,7 +167,7 @@ async def test_nothing_can_be_labelled_before_the_first_message() -> None:
 async def test_unlabel_never_takes_the_head_away() -> None:
     chat = session()
     assert "error: Unknown label 'head'." in await shown(chat, "a", "/unlabel head")
-    assert await chat.state.agent.head(chat.cursor.thread_id) == chat.cursor.node_id
+    assert await chat.agent.head(chat.cursor.thread_id) == chat.cursor.node_id
 
 
 async def test_fork_goes_to_a_node_by_id_label_or_branch_name() -> None:
@@ -212,7 +212,7 @@ async def test_undo_without_anything_to_undo_says_so() -> None:
 
 async def test_where_a_session_begins_is_nothing_to_undo() -> None:
     chat = await forked()
-    again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
+    again = beside(chat)
     await again.start()
     assert "error: There is nothing to undo." in await shown(again, "/undo")
     assert again.cursor.node_id == chat.cursor.node_id
@@ -253,16 +253,13 @@ async def test_in_a_thread_that_has_not_begun_there_is_nowhere_to_go(line: str) 
 
 async def test_additions_and_deletions_of_another_session_are_seen_at_the_next_step() -> None:
     chat = await forked()
-    dependencies = chat.state.dependencies
-    other = session(
-        store=dependencies.store, thread_id=chat.cursor.thread_id, naming=dependencies.naming
-    )
+    other = beside(chat)
     await other.start()
     await feed(chat, "/root")
     await feed(other, "/root", "beside", "/label theirs")
     assert "2. [b4] You said: beside" in await shown(chat, "/down")
     assert "theirs: [b4] You said: beside" in await shown(chat, "/label")
-    await dependencies.store.delete_subtree((await tree_of(chat)).nodes[-2].id)
+    await chat.store.delete_subtree((await tree_of(chat)).nodes[-2].id)
     assert "beside" not in await shown(chat, "/down")
     assert "There are no labels." in await shown(chat, "/label")
 
@@ -278,7 +275,7 @@ async def test_a_thread_that_is_read_twice_at_once_knows_each_node_once() -> Non
 
     chat = session(store=Yielding())
     await feed(chat, "hello", "/tree")
-    await chat.state.agent.put(
+    await chat.agent.put(
         chat.cursor.thread_id, [(chat.cursor.node_id, "a"), (chat.cursor.node_id, "b")], head=False
     )
     walks = await asyncio.gather(chat.cursor.walk(), chat.cursor.walk())
@@ -290,11 +287,11 @@ async def test_a_thread_that_is_read_twice_at_once_knows_each_node_once() -> Non
 async def test_the_head_follows_the_cursor_so_that_the_next_session_begins_there() -> None:
     chat = await forked()
     await feed(chat, "/fork b2")
-    again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
+    again = beside(chat)
     await again.start()
     assert again.cursor.node_id == chat.cursor.node_id
     await feed(chat, "/root", "/up")
-    again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
+    again = beside(chat)
     assert "Before the first message" in (await again.start())[1].content
     assert again.cursor.node_id is None
 
@@ -319,8 +316,8 @@ async def test_a_place_that_is_deleted_elsewhere_is_left_for_the_head(line: str)
     chat = session()
     await feed(chat, "first", "second")
     last = (await tree_of(chat)).nodes[1]
-    await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[2].id)
-    await chat.state.dependencies.store.set_ref(chat.cursor.thread_id, Ref("head", last.id))
+    await chat.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    await chat.store.set_ref(chat.cursor.thread_id, Ref("head", last.id))
     assert await shown(chat, line) == (
         "error: Someone deleted this place elsewhere. You are at the end of the conversation now."
     )
@@ -331,7 +328,7 @@ async def test_a_place_that_is_deleted_elsewhere_is_left_for_the_head(line: str)
 async def test_without_a_head_the_cursor_is_before_the_first_message() -> None:
     chat = session()
     await feed(chat, "first", "/up", "other")
-    await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    await chat.store.delete_subtree((await tree_of(chat)).nodes[2].id)
     assert "You are before the first message now." in await shown(chat, "/up")
     assert await at(chat, "/down") == "You said: first"
 
@@ -340,7 +337,7 @@ async def test_without_a_head_the_cursor_is_before_the_first_message() -> None:
 async def test_a_conversation_that_is_deleted_elsewhere_can_begin_again(line: str) -> None:
     chat = session()
     await feed(chat, "first")
-    await chat.state.dependencies.store.delete_thread(chat.cursor.thread_id)
+    await chat.store.delete_thread(chat.cursor.thread_id)
     assert await shown(chat, line) == (
         "error: Someone deleted this conversation elsewhere. Your next message starts it again."
     )
@@ -364,12 +361,8 @@ async def test_a_conversation_that_is_deleted_during_a_step_is_reported() -> Non
 async def test_in_an_emptied_conversation_there_is_nowhere_to_go(line: str) -> None:
     chat = session()
     await feed(chat, "first")
-    await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[0].id)
-    chat = session(
-        store=chat.state.dependencies.store,
-        thread_id=chat.cursor.thread_id,
-        naming=chat.state.dependencies.naming,
-    )
+    await chat.store.delete_subtree((await tree_of(chat)).nodes[0].id)
+    chat = beside(chat)
     assert "Before the first message" in (await chat.start())[-1].content
     assert await shown(chat, line) == "error: This conversation has no messages yet."
     assert await shown(chat, "again") == "You said: again"
@@ -378,7 +371,7 @@ async def test_in_an_emptied_conversation_there_is_nowhere_to_go(line: str) -> N
 async def test_undo_skips_deleted_places() -> None:
     chat = session()
     await feed(chat, "first", "/up", "other", "/left")
-    await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[2].id)
+    await chat.store.delete_subtree((await tree_of(chat)).nodes[2].id)
     assert "Before the first message" in await shown(chat, "/undo")
     assert await at(chat, "/undo") == "You said: first"
 

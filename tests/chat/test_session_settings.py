@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from anabranch.chat import COMMANDS
+from anabranch.chat import COMMANDS, enter
 from anabranch.models import ModelError
 from anabranch.testing import MockModel
 from anabranch.tree import local_time
@@ -69,7 +69,7 @@ async def test_an_unknown_command_is_reported(line: str, said: str) -> None:
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 async def test_every_command_refuses_too_many_arguments_or_takes_the_rest(name: str) -> None:
     command = COMMANDS[name]
-    [output] = await session().input(f"/{name} " + " ".join("x" * 20))
+    [output] = await enter(session(), f"/{name} " + " ".join("x" * 20))
     if "…" not in command.usage:
         assert output.content == f"Write /{name} {command.usage}".rstrip() + "."
     assert output.type == "error" or name in {"s", "say"}
@@ -77,7 +77,7 @@ async def test_every_command_refuses_too_many_arguments_or_takes_the_rest(name: 
 
 @pytest.mark.parametrize("name", sorted(n for n, each in COMMANDS.items() if each.min_arguments))
 async def test_every_command_that_needs_arguments_says_which(name: str) -> None:
-    [output] = await session().input(f"/{name}")
+    [output] = await enter(session(), f"/{name}")
     assert (output.type, output.content) == ("error", f"Write /{name} {COMMANDS[name].usage}.")
 
 
@@ -92,7 +92,7 @@ async def test_every_command_that_needs_arguments_says_which(name: str) -> None:
     ],
 )
 async def test_clear_and_exit_are_for_the_front_end(line: str, action: str) -> None:
-    [output] = await session().input(line)
+    [output] = await enter(session(), line)
     assert (output.type, output.action) == ("system", action)
 
 
@@ -117,7 +117,7 @@ async def test_config_shows_and_sets() -> None:
         False,
     )
     await feed(chat, "/config set max_tokens none")
-    assert chat.state.agent.dependencies.limits.max_tokens is None
+    assert chat.agent.dependencies.limits.max_tokens is None
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_threads_are_listed_and_changed() -> None:
     first = chat.cursor.thread_id
     assert "A new thread" in await shown(chat, "/thread")
     await feed(chat, "elsewhere")
-    dates = [one.created_at for one in await chat.state.dependencies.store.threads(2)]
+    dates = [one.created_at for one in await chat.store.threads(2)]
     assert (await shown(chat, "/threads")).splitlines() == [
         f"* {chat.cursor.thread_id}  {local_time(dates[0])}  elsewhere",
         f"  {first}  {local_time(dates[1])}  hello",

@@ -62,7 +62,7 @@ async def test_an_export_without_our_own_fields_is_loaded_from_its_messages() ->
     tree = await tree_of(chat)
     exported = thread_to_json(tree)
     del exported["results"]
-    paths = {node.id: await chat.state.dependencies.store.path(node.id) for node in tree.nodes}
+    paths = {node.id: await chat.store.path(node.id) for node in tree.nodes}
     for node in exported["nodes"]:
         del node["data"]
         if node["kind"] in {"results", "branch"}:
@@ -134,7 +134,7 @@ async def test_a_file_that_holds_no_conversation_is_refused_whole(
     answer = await shown(chat, f"/load {file}")
     assert answer.startswith(f"error: {file} holds no conversation: ")
     assert said in answer
-    assert await chat.state.dependencies.store.threads(10) == []
+    assert await chat.store.threads(10) == []
 
 
 async def test_a_file_that_is_missing_or_not_json_is_reported(tmp_path: Path) -> None:

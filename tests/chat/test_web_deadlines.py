@@ -10,8 +10,9 @@ import httpx2
 import pytest
 
 from anabranch import BranchContext, Capabilities, Limits, tool
+from anabranch._asking import Absent
 from anabranch.agents import Agent, RemoteTools
-from anabranch.chat import Session, SessionDependencies
+from anabranch.chat import Session, enter
 from anabranch.messages import SampleRequest
 from anabranch.testing import ManualClock, MockModel
 from anabranch.testing import calls as calling
@@ -148,9 +149,9 @@ async def test_at_a_terminal_an_answer_after_that_is_not_taken_either() -> None:
     thread = await agent.begin()
     question = await agent.say(thread.id, "seat")
     clock.advance(DAY)
-    chat = Session(SessionDependencies(trees, MockModel(sit), **options), thread_id=thread.id)
+    chat = Session(Agent(trees, MockModel(sit), user=Absent(), **options), thread_id=thread.id)
     await chat.start()
-    refused, after = await chat.input("/answer row=7")
+    refused, after = await enter(chat, "/answer row=7")
     assert (refused.type, refused.content) == (
         "error",
         "The time for an answer is over: the tool continues without one.",
@@ -169,9 +170,9 @@ async def test_at_a_terminal_an_answer_to_a_call_that_has_ended_runs_no_turn() -
     thread = await agent.begin()
     await agent.say(thread.id, "reserve")
     clock.advance(DAY)
-    chat = Session(SessionDependencies(trees, model(), **options), thread_id=thread.id)
+    chat = Session(Agent(trees, model(), user=Absent(), **options), thread_id=thread.id)
     await chat.start()
-    [refused] = await chat.input("/answer row=7")
+    [refused] = await enter(chat, "/answer row=7")
     assert (refused.type, "its call has ended" in refused.content) == ("error", True)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from anabranch.chat import COMMANDS, Session, SessionDependencies
+from anabranch.agents import Agent
+from anabranch.chat import COMMANDS, Session, enter
 from anabranch.testing import MockModel
 from anabranch.tree import TreeStore
 from tests.owners.people import Answer, Parameter, Person
@@ -35,11 +36,11 @@ class TerminalSurface:
 
     async def do(self, person: Person, operation: str, given: dict[str, Any]) -> Answer:
         """Say something in a new conversation, and type a command."""
-        dependencies = SessionDependencies(self._store, MockModel(decide))
-        session = Session(dependencies, thread_id=person.fresh("thread"))
+        agent = Agent(self._store, MockModel(decide))
+        session = Session(agent, thread_id=person.fresh("thread"))
         await session.start()
-        await session.input(SAID)
-        shown = await session.input(f"{operation} {given.get('rest', '')}".rstrip())
+        await enter(session, SAID)
+        shown = await enter(session, f"{operation} {given.get('rest', '')}".rstrip())
         texts = [each.content for each in shown]
         is_done = not any(each.type == "error" for each in shown)
         return Answer(is_done, "\n".join(texts))

@@ -1,7 +1,7 @@
 """The chat: a session in which a user leads a conversation on the tree, and its front ends.
 
-A :class:`Session` takes lines of text (messages and ``/commands``) and returns outputs. Front ends, such
-as the terminal's, run sessions and show the outputs.
+A session's user enters lines of text (messages and ``/commands``), and the session returns outputs. Front
+ends, such as the terminal's, run sessions and show the outputs.
 
     _terminal   the session, its commands, and their screen at a terminal or in a script
     _turns      a user's call of a tool, and the end of a turn, in the terminal and on the web
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     )
     from anabranch.chat._terminal.line_loop import run_lines
     from anabranch.chat._terminal.replies import LiveReplies, Replies
-    from anabranch.chat._terminal.session import COMMANDS, Session
-    from anabranch.chat._terminal.session_dependencies import (
-        SessionDependencies,
-    )
+    from anabranch.chat._terminal.session import Session
+    from anabranch.chat._terminal.session_commands import COMMANDS, enter, send
     from anabranch.chat._terminal.session_output import Output, SessionError
     from anabranch.chat._terminal.typed_input import read_answer
     from anabranch.chat._web.access import LOOPBACK
@@ -56,8 +54,8 @@ else:
             "._terminal.input_lines": "ChatAnswerer InputLines ScriptedLines TypedLines piped_lines read_script",
             "._terminal.line_loop": "run_lines",
             "._terminal.replies": "LiveReplies Replies",
-            "._terminal.session": "COMMANDS Session",
-            "._terminal.session_dependencies": "SessionDependencies",
+            "._terminal.session": "Session",
+            "._terminal.session_commands": "COMMANDS enter send",
             "._terminal.session_output": "Output SessionError",
             "._terminal.typed_input": "read_answer",
             "._web.access": "LOOPBACK",

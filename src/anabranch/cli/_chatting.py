@@ -21,7 +21,7 @@ from platformdirs import user_data_path
 from anabranch._aio import cancel_and_wait
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal import Console, FailedError, Respondent, UsageError
-from anabranch.agents import TurnLimits, ignore_event
+from anabranch.agents import Agent, TurnLimits, ignore_event
 from anabranch.chat import (
     ChatAnswerer,
     ChatScreen,
@@ -31,11 +31,12 @@ from anabranch.chat import (
     Replies,
     ScriptedLines,
     Session,
-    SessionDependencies,
     TypedLines,
+    enter,
     piped_lines,
     read_script,
     run_lines,
+    send,
 )
 from anabranch.cli._chat_models import ChatModels, WithoutModel
 from anabranch.cli._chat_parts import ChatParts, ChatTool, opened_model, parts_around
@@ -162,10 +163,9 @@ async def _chat(
     answerer = ChatAnswerer(console, respondent, lines, screen.place_of)
     expiring: list[asyncio.Task[Any]] = []
     try:
-        dependencies = _dependencies(options, parts, answerer, screen, replies.columns)
-        session = await _session(options, dependencies, screen)
-        agent = session.state.agent
-        if excess := agent.tools.excess(dependencies.model):
+        agent = _agent(options, parts, answerer, screen)
+        session = await _session(options, agent, screen, replies.columns)
+        if excess := agent.tools.excess(parts.model):
             console.say(excess)
         jobs = [agent.expire_calls(), *agent.tools.tended(InProcessEngine())]
         expiring += map(asyncio.ensure_future, jobs)
@@ -189,38 +189,28 @@ async def _answer(session: Session, prompt: str) -> None:
     Raises:
         FailedError: if there is no answer.
     """
-    answer = (await session.say(prompt))[-1]
+    answer = (await send(session, prompt))[-1]
     if answer.type == "error":
         raise FailedError(answer.content)
     print_text(answer.content)
 
 
-def _dependencies(
-    options: ChatOptions,
-    parts: ChatParts,
-    user: ChatAnswerer,
-    screen: ChatScreen,
-    columns: Callable[[], int] | None,
-) -> SessionDependencies:
+def _agent(options: ChatOptions, parts: ChatParts, user: ChatAnswerer, screen: ChatScreen) -> Agent:
     # A terminal shows all questions as forms, under the rules of their tools' plugins.
     tools = [
         tool
         for each in parts.tools
         for tool in (each.server.tools if isinstance(each, Plugin) else [each])
     ]
-    return SessionDependencies(
+    return Agent(
         parts.trees,
         parts.model,
-        model_name=options.model or "none",
         tools=tools,
         user=user,
-        listener=ignore_event if options.prompt else screen.on_event,
-        models=ChatModels(),
-        calls=parts.calls,
         limits=TurnLimits.of(options.limits),
         tool_limits=of_tools(options.limits),
-        system_prompt=options.system,
-        columns=columns,
+        listener=ignore_event if options.prompt else screen.on_event,
+        calls=parts.calls,
     )
 
 
@@ -245,7 +235,7 @@ async def _thread_id(store: TreeStore, name: str) -> str:
 
 
 async def _session(
-    options: ChatOptions, dependencies: SessionDependencies, screen: ChatScreen
+    options: ChatOptions, agent: Agent, screen: ChatScreen, columns: Callable[[], int] | None
 ) -> Session:
     """Return a session that continues the thread of the options, at their node.
 
@@ -254,15 +244,22 @@ async def _session(
     """
     thread = options.thread
     if thread is not None:
-        thread = await _thread_id(dependencies.store, thread)
-        begun = await dependencies.store.thread(thread)
+        thread = await _thread_id(agent.store, thread)
+        begun = await agent.store.thread(thread)
         if options.system is not None and begun is not None:
             raise UsageError(f"The conversation {thread} already exists. Leave out --system.")
-    session = Session(dependencies, thread_id=thread)
+    session = Session(
+        agent,
+        thread_id=thread,
+        model_name=options.model or "none",
+        models=ChatModels(),
+        system_prompt=options.system,
+        columns=columns,
+    )
     screen.attach(session)
     outputs = await session.start()
     if options.at is not None:
-        outputs = await session.input(f"/fork {options.at}")
+        outputs = await enter(session, f"/fork {options.at}")
         if any(output.type == "error" for output in outputs):
             raise UsageError(outputs[-1].content)
     if options.prompt is None:

@@ -54,7 +54,7 @@ class ChatScreen:
 
     def turn(self) -> AbstractContextManager[None]:
         """Show within the block that the session is working on a line."""
-        name = self._session.state.model_name if self._session is not None else NO_MODEL
+        name = self._session.model_name if self._session is not None else NO_MODEL
         return self._replies.turn("the model" if name == NO_MODEL else name.rpartition("/")[2])
 
     def show_beginning(self, outputs: Iterable[Output]) -> None:

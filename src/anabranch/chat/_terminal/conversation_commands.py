@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anyio import to_thread
 
+from anabranch._asking import Absent
 from anabranch._media_types import size_of
 from anabranch.agents import (
     TEXT_RECOMBINERS,
@@ -12,8 +13,8 @@ from anabranch.agents import (
     combine,
     question_of,
 )
+from anabranch.chat._terminal.session import Command, Outputs, Session
 from anabranch.chat._terminal.session_output import Output, SessionError, result_text
-from anabranch.chat._terminal.session_state import Command, Outputs, SessionState
 from anabranch.chat._terminal.typed_input import (
     HOW_TO_ANSWER,
     number_in,
@@ -27,7 +28,7 @@ from anabranch.tree import MOST_BYTES, STOPPED, Node, file_block, state_of
 TOO_LATE = "The time for an answer is over: the tool continues without one."
 
 
-async def say(session: SessionState, text: str) -> Outputs:
+async def say(session: Session, text: str) -> Outputs:
     """Send ``text`` at the cursor with the attached files, and let the model answer."""
     message = await _put(session, text, attaches=True)
     session.unanswered = message.id
@@ -37,14 +38,14 @@ async def say(session: SessionState, text: str) -> Outputs:
     return _reply(reply)
 
 
-async def _put(session: SessionState, text: str, *, attaches: bool = False) -> Node:
+async def _put(session: Session, text: str, *, attaches: bool = False) -> Node:
     """Add ``text`` at the cursor without an answer, with the attached files if it ``attaches``."""
     thread = await session.thread(text)
     await session.discard_unanswered()
     files = session.attached if attaches else []
     if files:
         stored = {block.digest or "": data for block, data in files}
-        await session.dependencies.store.add_files(thread.id, stored)
+        await session.store.add_files(thread.id, stored)
     content: list[Block] = [*(block for block, _ in files), TextBlock(text=text)]
     [message] = await session.agent.put(thread.id, [(session.cursor.node_id, content)])
     if attaches:
@@ -52,7 +53,7 @@ async def _put(session: SessionState, text: str, *, attaches: bool = False) -> N
     return message
 
 
-async def _auto(session: SessionState) -> Outputs:
+async def _auto(session: Session) -> Outputs:
     """Continue an unfinished turn, or retry a failed one; after a whole reply, send the settings' prompt."""
     walk = await session.cursor.walk()
     node = await session.cursor.node()
@@ -71,7 +72,7 @@ async def _auto(session: SessionState) -> Outputs:
         return _reply(await session.agent.resume(node))
 
 
-async def _answer(session: SessionState, values: str = "") -> Outputs:
+async def _answer(session: Session, values: str = "") -> Outputs:
     """Answer the nearest question at or above the cursor; each answer starts a branch."""
     cursor = session.cursor
     path = (await cursor.walk()).path(cursor.node_id)
@@ -82,7 +83,8 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
     if values:
         reply = read_answer(request, values)
     else:
-        reply = await session.dependencies.user.elicit(request, step_id=node.id)
+        user = session.agent.dependencies.user or Absent()
+        reply = await user.elicit(request, step_id=node.id)
     cursor.node_id = node.id
     async with session.turn():
         try:
@@ -93,7 +95,7 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
             return [Output("error", TOO_LATE), _reply(await session.agent.resume(node))]
 
 
-async def call(session: SessionState, name: str, values: str = "") -> Outputs:
+async def call(session: Session, name: str, values: str = "") -> Outputs:
     """Call a tool as the model does, and return its result."""
     agent, text = session.agent, f"/{name} {values}".rstrip()
     called = UserCall.read(agent, text)
@@ -109,7 +111,7 @@ async def call(session: SessionState, name: str, values: str = "") -> Outputs:
     return Output("error" if result.is_error else "message", result_text(result.content), after.id)
 
 
-async def _broadcast(session: SessionState, text: str) -> Outputs:
+async def _broadcast(session: Session, text: str) -> Outputs:
     """Send a message at all leaves below the cursor, which stays; at a leaf, send it there."""
     cursor = session.cursor
     if not (await cursor.walk()).children(cursor.node_id):
@@ -128,7 +130,7 @@ async def _broadcast(session: SessionState, text: str) -> Outputs:
     return outputs
 
 
-async def _combine_leaves(session: SessionState, how: str | None = None) -> Outputs:
+async def _combine_leaves(session: Session, how: str | None = None) -> Outputs:
     """Combine the leaves below the cursor into one message here, without an answer."""
     leaves = (await session.cursor.walk()).leaves(session.cursor.node_id)
     leaves = [node for node in leaves if is_whole(node) and node.text.strip()]
@@ -165,13 +167,13 @@ CONVERSATION_COMMANDS = (
 )
 
 
-async def _attach(session: SessionState, typed: str | None = None) -> Outputs:
+async def _attach(session: Session, typed: str | None = None) -> Outputs:
     """Attach files to the next message; without a name, remove the attached files."""
     if typed is None:
         removed, session.attached = len(session.attached), []
         return Output("system", f"Removed {removed}." if removed else "No file is attached.")
     files = await to_thread.run_sync(_read, typed)
-    takes: object = getattr(session.model, "takes", None)
+    takes: object = getattr(session.agent.dependencies.model, "takes", None)
     for block, _ in files:
         if callable(takes) and not takes(block.mime_type):
             raise SessionError(

@@ -25,9 +25,10 @@ from anabranch.chat._terminal.input_lines import (
     TypedLines,
 )
 from anabranch.chat._terminal.replies import NO_MODEL
-from anabranch.chat._terminal.session import COMMANDS, Session
-from anabranch.chat._terminal.session_dependencies import SessionSettings
+from anabranch.chat._terminal.session import Session
+from anabranch.chat._terminal.session_commands import COMMANDS, enter
 from anabranch.chat._terminal.session_output import SessionError
+from anabranch.chat._terminal.session_settings import SessionSettings
 from anabranch.chat._terminal.typed_input import completed_paths
 from anabranch.errors import StoreError
 from anabranch.messages import ToolSpec
@@ -77,7 +78,7 @@ async def _carry_out(
             console.say(f"> {line}")
         outputs = None
         with anyio.CancelScope() as turn, on_interrupt(turn.cancel), screen.turn():
-            outputs = await session.input(line)
+            outputs = await enter(session, line)
         if outputs is None:
             screen.end_line()
             console.say(STOPPED)
@@ -106,7 +107,7 @@ async def _say_how_to_continue(
 ) -> None:
     thread_id = session.cursor.thread_id
     again = command(thread_id)
-    if again and await session.state.dependencies.store.thread(thread_id) is not None:
+    if again and await session.store.thread(thread_id) is not None:
         console.say(f"To continue: {again}")
 
 
@@ -119,7 +120,7 @@ async def _next(session: Session, lines: InputLines) -> str | None:
 async def status_line(session: Session) -> str:
     """Return the line about the session's place; its tokens and cost are those of the path there."""
     thread_id, node_id = session.cursor.thread_id, session.cursor.node_id
-    model = session.state.model_name.rpartition("/")[2]  # the line is short
+    model = session.model_name.rpartition("/")[2]  # the line is short
     parts = ["no model" if model == NO_MODEL else model, short_ids([thread_id])[thread_id]]
     try:
         walk = await session.cursor.look()
@@ -192,7 +193,7 @@ class LineCompleter(Completer):
 async def candidates(session: Session, typed: str) -> list[str]:
     """Return the candidates for the last word of ``typed`` in a session."""
     name, space, rest = typed.partition(" ")
-    tools = {name: tool.spec for name, tool in session.state.agent.tools.items()}
+    tools = {name: tool.spec for name, tool in session.agent.tools.items()}
     if name == "/call" and space:
         return _of_tools((), tools, f"/{rest}") if " " in rest else list(tools)
     if space and name[1:] in COMMANDS and name.startswith("/"):
@@ -217,7 +218,6 @@ async def _names(  # noqa: PLR0911 - a case for each command
     session: Session, command: str
 ) -> list[str]:
     """Return the candidates for the first argument of a command."""
-    dependencies = session.state.dependencies
     match command:
         case "label" | "unlabel" | "fork":
             walk = await session.cursor.look()
@@ -227,12 +227,10 @@ async def _names(  # noqa: PLR0911 - a case for each command
             branches = sorted({name for name in walk.branches.values() if name})
             return [*labels, *(branches if command == "fork" else ())]
         case "thread":
-            return [
-                LATEST,
-                *(each.id for each in await dependencies.store.threads_of(None, MAX_THREADS)),
-            ]
+            threads = await session.store.threads_of(None, MAX_THREADS)
+            return [LATEST, *(each.id for each in threads)]
         case "switch" | "models":
-            return list(dependencies.models.names()) if dependencies.models is not None else []
+            return list(session.models.names()) if session.models is not None else []
         case "help":
             return list(COMMANDS)
         case "config":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from anabranch.chat._terminal.session import Command, Outputs, Session
 from anabranch.chat._terminal.session_output import Output, SessionError, preview
-from anabranch.chat._terminal.session_state import Command, Outputs, SessionState
 from anabranch.chat._terminal.typed_input import number_in
 from anabranch.tree import HEAD, AmbiguousIdError, Navigator, Node, Ref, glimpse, is_branch_name
 
 
-async def _up(session: SessionState) -> Outputs:
+async def _up(session: Session) -> Outputs:
     cursor = session.cursor
     walk = await cursor.walk()
     if cursor.node_id is None:
@@ -16,7 +16,7 @@ async def _up(session: SessionState) -> Outputs:
     return await cursor.go(walk.above(cursor.node_id))
 
 
-async def _down(session: SessionState, number: str | None = None) -> Outputs:
+async def _down(session: Session, number: str | None = None) -> Outputs:
     cursor = session.cursor
     walk = await cursor.walk()
     below = walk.below(cursor.node_id)
@@ -28,15 +28,15 @@ async def _down(session: SessionState, number: str | None = None) -> Outputs:
     return await cursor.go(below[number_in(number or "1", len(below))].id)
 
 
-async def _left(session: SessionState) -> Outputs:
+async def _left(session: Session) -> Outputs:
     return await _go_to_sibling(session, -1)
 
 
-async def _right(session: SessionState) -> Outputs:
+async def _right(session: Session) -> Outputs:
     return await _go_to_sibling(session, 1)
 
 
-async def _go_to_sibling(session: SessionState, step: int) -> Outputs:
+async def _go_to_sibling(session: Session, step: int) -> Outputs:
     """Go to a sibling; in a branch without siblings, to a sibling of the nearest node above."""
     cursor = session.cursor
     walk = await cursor.walk()
@@ -49,7 +49,7 @@ async def _go_to_sibling(session: SessionState, step: int) -> Outputs:
     raise SessionError("No other branch starts between the beginning and here.")
 
 
-async def _root(session: SessionState) -> Outputs:
+async def _root(session: Session) -> Outputs:
     cursor = session.cursor
     walk = await cursor.walk()
     place = cursor.node_id
@@ -60,7 +60,7 @@ async def _root(session: SessionState) -> Outputs:
     return await cursor.go(place)
 
 
-async def _last_fork(session: SessionState) -> Outputs:
+async def _last_fork(session: Session) -> Outputs:
     cursor = session.cursor
     walk = await cursor.walk()
     try:
@@ -69,7 +69,7 @@ async def _last_fork(session: SessionState) -> Outputs:
         raise SessionError("No fork lies between the beginning and here.") from None
 
 
-async def _next_fork(session: SessionState) -> Outputs:
+async def _next_fork(session: Session) -> Outputs:
     cursor = session.cursor
     fork = (await cursor.walk()).next_fork(cursor.node_id)
     if fork is None:
@@ -77,7 +77,7 @@ async def _next_fork(session: SessionState) -> Outputs:
     return await cursor.go(fork)
 
 
-async def _leaf(session: SessionState, number: str | None = None) -> Outputs:
+async def _leaf(session: Session, number: str | None = None) -> Outputs:
     cursor = session.cursor
     walk = await cursor.walk()
     leaves = walk.leaves(cursor.node_id)
@@ -87,7 +87,7 @@ async def _leaf(session: SessionState, number: str | None = None) -> Outputs:
     return Output("system", f"{listed}\n/leaf N goes to one of them.")
 
 
-async def _label(session: SessionState, name: str | None = None) -> Outputs:
+async def _label(session: Session, name: str | None = None) -> Outputs:
     """List labels, set one here, or go to one."""
     cursor = session.cursor
     walk = await cursor.walk()
@@ -104,19 +104,19 @@ async def _label(session: SessionState, name: str | None = None) -> Outputs:
         raise SessionError(f"The name {name!r} is taken here. Choose another.")
     if cursor.node_id is None:
         raise SessionError("A label needs a node, and this conversation has none yet.")
-    await session.dependencies.store.set_ref(cursor.thread_id, Ref(name, cursor.node_id))
+    await session.store.set_ref(cursor.thread_id, Ref(name, cursor.node_id))
     return Output("system", f"This place is now {name!r}; /label {name} returns to it.")
 
 
-async def _unlabel(session: SessionState, name: str) -> Outputs:
+async def _unlabel(session: Session, name: str) -> Outputs:
     await session.cursor.walk()
-    store, thread_id = session.dependencies.store, session.cursor.thread_id
+    store, thread_id = session.store, session.cursor.thread_id
     if name == HEAD or not await store.delete_ref(thread_id, name):
         raise SessionError(f"Unknown label {name!r}. /label lists the labels.")
     return Output("system", f"Removed the label {name!r}.")
 
 
-async def _fork(session: SessionState, name: str) -> Outputs:
+async def _fork(session: Session, name: str) -> Outputs:
     try:
         node = (await session.cursor.walk()).find(name)
     except AmbiguousIdError as error:
@@ -126,7 +126,7 @@ async def _fork(session: SessionState, name: str) -> Outputs:
     return await session.cursor.go(node.id)
 
 
-async def _undo(session: SessionState) -> Outputs:
+async def _undo(session: Session) -> Outputs:
     return await session.cursor.undo()
 
 

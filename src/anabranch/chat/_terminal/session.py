@@ -1,32 +1,31 @@
-"""The session: takes lines of input, carries them out on the tree, and returns the output.
+"""A session: a conversation that a user leads, its agent, and a command, which reads and changes it.
 
-A line that fails returns an error as its output, and leaves the session and the tree intact. The
-cursor follows the nodes that the session adds, to the end of a turn or to its interruption. The table
-has all commands in the order of ``/help``; those about the session itself are here.
+``/help`` shows the usage of a command, and the session checks lines against it: ``NODE`` is required,
+``[N]`` is optional, and ``TEXT…`` takes the rest of the line unchanged.
 """
 
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
-from textwrap import wrap
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Concatenate, TypeAlias
 
 from anabranch._aio import run_shielded
-from anabranch.chat._terminal.conversation_commands import (
-    CONVERSATION_COMMANDS,
-    FILE_COMMANDS,
-    call,
-    say,
-)
-from anabranch.chat._terminal.navigation_commands import NAVIGATION_COMMANDS
+from anabranch.agents import Agent, Event, Listener, Model, NodeAdded, offered
 from anabranch.chat._terminal.session_cursor import SessionCursor
-from anabranch.chat._terminal.session_dependencies import SessionDependencies, SessionSettings
-from anabranch.chat._terminal.session_output import EXPECTED, Output, SessionError, error_text
-from anabranch.chat._terminal.session_state import Command, Outputs, SessionState, unknown_command
-from anabranch.chat._terminal.thread_commands import THREAD_COMMANDS
-from anabranch.chat._terminal.typed_input import read_line
+from anabranch.chat._terminal.session_output import Output, SessionError, error_text
+from anabranch.chat._terminal.session_settings import ModelCatalogue, SessionSettings
+from anabranch.chat._turns import end_turn
+from anabranch.errors import StoreError
+from anabranch.messages import FileBlock
+from anabranch.tree import HEAD, Thread, TreeStore, digests_in
+
+MAX_TITLE = 60
 
 logger: logging.Logger = logging.getLogger("anabranch.chat")
 
@@ -35,26 +34,50 @@ class Session:
     """A conversation that a user leads, line by line.
 
     Args:
-        dependencies: the session's store, model, tools and other surroundings.
+        agent: replies; the session works with a copy, whose model and limits the user can change.
         thread_id: the first thread; the first message creates a thread that does not exist. By
             default, a new thread.
+        model_name: the name of the agent's model.
+        models: the models that the session can switch to, if there are others.
+        system_prompt: the system prompt of the threads that the session creates.
+        columns: returns the width of the user's screen, if ``/help`` has to fit on one.
 
     Attributes:
-        state: the state that the commands read and change.
+        agent: the agent with the present model and limits.
+        model_name: the name of the present model.
+        cursor: the place that the next message follows.
+        settings: the settings, limits included.
+        unanswered: the last message that has no answer from a model yet.
+        attached: files of the next message, with their bytes.
     """
 
-    def __init__(self, dependencies: SessionDependencies, *, thread_id: str | None = None) -> None:
-        self.state: SessionState = SessionState(dependencies, thread_id)
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        thread_id: str | None = None,
+        model_name: str = "none",
+        models: ModelCatalogue | None = None,
+        system_prompt: str | None = None,
+        columns: Callable[[], int] | None = None,
+    ) -> None:
+        given = agent.dependencies
+        self.agent: Agent = copy(agent)
+        self.agent.dependencies = replace(given, listener=self._on_event)
+        self.cursor: SessionCursor = SessionCursor(agent.store, thread_id or given.naming("thread"))
+        self.model_name: str = model_name
+        self.models: ModelCatalogue | None = models
+        self.columns: Callable[[], int] | None = columns
+        self.settings: SessionSettings = SessionSettings.of(given.limits)
+        self.unanswered: str | None = None
+        self.attached: list[tuple[FileBlock, bytes]] = []
+        self._system_prompt = system_prompt
+        self._listener: Listener = given.listener
 
     @property
-    def cursor(self) -> SessionCursor:
-        """The place that the next message follows."""
-        return self.state.cursor
-
-    @property
-    def settings(self) -> SessionSettings:
-        """The present settings."""
-        return self.state.settings
+    def store(self) -> TreeStore:
+        """The store of the threads."""
+        return self.agent.store
 
     async def start(self) -> list[Output]:
         """Go to the head of the thread, and return the text there.
@@ -66,187 +89,152 @@ class Session:
         self.cursor.clear_history()
         return outputs
 
-    async def input(self, line: str) -> list[Output]:
-        """Carry out a line, and return its output, errors included.
+    def switch(self, model: Model, name: str) -> None:
+        """Let another model answer from now on."""
+        given = self.agent.dependencies
+        capabilities = offered(given.capabilities, model)
+        self.agent.dependencies = replace(given, model=model, capabilities=capabilities)
+        self.model_name = name
 
-        If the caller cancels, the session stores the reply received so far, and moves the cursor to
-        its end.
+    def configure(self, name: str, text: str) -> None:
+        """Set the setting ``name`` to the value typed as ``text``.
+
+        Raises:
+            SessionError: if no such setting exists, or the value is invalid.
         """
-        read = read_line(line, self._accepts)
-        steps: list[Callable[[], Awaitable[Outputs]]] = []
-        if read.message is not None:
-            steps.append(partial(say, self.state, read.message))
-        if read.command is not None:
-            steps.append(partial(self._command, read.command, read.rest, line.strip()))
-        return await self._carry_out(steps)
+        self.settings.change(name, text)
+        given = self.agent.dependencies
+        self.agent.dependencies = replace(given, limits=self.settings.limits(given.limits))
 
-    async def _carry_out(self, steps: Iterable[Callable[[], Awaitable[Outputs]]]) -> list[Output]:
-        outputs: list[Output] = []
-        for step in steps:
+    async def _on_event(self, event: Event) -> None:
+        """Move the cursor to an added node, and pass the event to the agent's listener."""
+        if isinstance(event, NodeAdded):
+            self.cursor.follow(event.node)
+        await self._listener(event)
+
+    async def thread(self, text: str) -> Thread:
+        """Return the thread; if it does not exist, create it with a title made of ``text``.
+
+        Raises:
+            SessionError: if someone else deleted the cursor's node; see :meth:`SessionCursor.walk`.
+        """
+        await self.cursor.check()
+        store, thread_id = self.store, self.cursor.thread_id
+        thread = await store.thread(thread_id)
+        if thread is None:
+            title = " ".join(text.split())[:MAX_TITLE]
+            now = self.agent.dependencies.clock.now()
+            thread = Thread(thread_id, now, self._system_prompt, title)
             try:
-                outputs += await self._run(step)
-            except Exception as error:  # noqa: BLE001 - a failed line must not end the session
-                outputs.append(Output("error", _message(error)))
-                break
-        return outputs
+                await store.create_thread(thread)
+            except StoreError:
+                # Another session may have created the thread meanwhile.
+                existing = await store.thread(thread_id)
+                if existing is None:
+                    raise
+                return existing
+        return thread
 
-    async def say(self, text: str) -> list[Output]:
-        """Send ``text`` unchanged, even if it starts with a slash; otherwise like :meth:`input`."""
-        return await self._carry_out([partial(say, self.state, text)])
+    async def discard_unanswered(self) -> None:
+        """Delete the message at the cursor if its model failed; the next message replaces it.
 
-    async def _run(self, step: Callable[[], Awaitable[Outputs]]) -> list[Output]:
+        The next message gets the files of the deleted one.
+        """
+        here, store = self.cursor.node_id, self.store
+        if here is None or here != self.unanswered or await store.children(here):
+            return
+        message = await self.cursor.node()
+        if message is not None and here not in (await self._labelled()):
+            files = await store.files(message.thread_id, digests_in([message.content]))
+            await store.delete_subtree(here)
+            self.attached[:0] = [
+                (block, files[block.digest or ""])
+                for block in message.content
+                if isinstance(block, FileBlock) and block.digest in files
+            ]
+            self.cursor.node_id = message.parent_id
+
+    async def _labelled(self) -> set[str]:
+        refs = await self.store.refs(self.cursor.thread_id)
+        return {node_id for name, node_id in refs.items() if name != HEAD}
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None]:
+        """Run a turn within the block, and store an end without a reply at the turn's last node.
+
+        Raises:
+            Exception: if the turn raises it.
+        """
         try:
-            outputs = await step()
+            yield
         except asyncio.CancelledError:
-            await run_shielded(self.cursor.catch_up())
+            await run_shielded(self._store_stop())
             raise
-        finally:
-            self.cursor.add_to_history()
-        return outputs if isinstance(outputs, list) else [outputs]
+        except Exception as error:
+            await self._store_end(error_text(error))
+            raise
 
-    def _accepts(self, name: str, rest: str) -> bool:
-        command = COMMANDS.get(name)
-        return command.accepts(rest) if command is not None else name in self.state.agent.tools
+    async def _store_stop(self) -> None:
+        await self.cursor.catch_up()
+        await self._store_end(None)
 
-    async def _command(self, name: str, rest: str, line: str) -> Outputs:
-        command = COMMANDS.get(name)
-        if command is not None:
-            return await command.run(self.state, *command.arguments(rest))
-        tools = self.state.agent.tools
-        if name in tools:
-            return await call(self.state, name, rest)
-        if line == f"/{name}" or "/" not in name:
-            raise unknown_command(name, [*COMMANDS, *tools])
-        raise SessionError(
-            f'Unknown command /{name}. To send text that starts with "/", type "//".'
-        )
+    async def _store_end(self, error: str | None) -> None:
+        if self.cursor.node_id is None:
+            return
+        try:
+            await end_turn(self.agent, self.cursor.thread_id, self.cursor.node_id, error)
+        except StoreError:
+            logger.exception("could not store the end of a turn")
 
 
-def _message(error: Exception) -> str:
-    """Return the text that the user sees for an error, and log an unexpected error."""
-    if not isinstance(error, EXPECTED):
-        logger.error("a line of input has failed", exc_info=error)
-    return error_text(error)
+Outputs: TypeAlias = Output | list[Output]
+"""The output of a command for the front end."""
 
 
-MAX_LISTED = 60
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command.
+
+    name: the name without the slash.
+    usage: the arguments, in the notation of this module.
+    help: the command's effect, in one sentence.
+    run: carries the command out in a session, with one text for each argument.
+    """
+
+    name: str
+    usage: str
+    help: str
+    run: Callable[Concatenate[Session, ...], Awaitable[Outputs]]
+
+    @property
+    def call(self) -> str:
+        """The written form: ``/name`` and the usage."""
+        return f"/{self.name} {self.usage}".rstrip()
+
+    @property
+    def min_arguments(self) -> int:
+        """The number of required arguments."""
+        return sum(not word.startswith("[") for word in self.usage.split())
+
+    def accepts(self, text: str) -> bool:
+        """Return whether ``text`` has as many words as the command takes arguments."""
+        words, usage = len(text.split()), self.usage.split()
+        return words >= self.min_arguments and ("…" in self.usage or words <= len(usage))
+
+    def arguments(self, text: str) -> list[str]:
+        """Return the arguments in ``text``.
+
+        Raises:
+            SessionError: if ``text`` has too few or too many words.
+        """
+        if not self.accepts(text):
+            raise SessionError(f"Write {self.call}.")
+        count = len(self.usage.split())
+        return text.split(maxsplit=count - 1) if "…" in self.usage else text.split()
 
 
-async def _clear(session: SessionState) -> Outputs:
-    del session
-    return Output("system", "", action="clear")
-
-
-async def _exit(session: SessionState) -> Outputs:
-    del session
-    return Output("system", "", action="exit")
-
-
-async def _verbose(session: SessionState) -> Outputs:
-    session.settings.verbose = True
-    return Output("system", "The chat now shows the work of tools and branches.")
-
-
-async def _quiet(session: SessionState) -> Outputs:
-    session.settings.verbose = False
-    return Output("system", "The chat now shows answers only.")
-
-
-async def _config(session: SessionState, *words: str) -> Outputs:
-    match words:
-        case ():
-            return Output("system", session.settings.listing())
-        case ("set", name, value):
-            session.settings.change(name, value)
-            return Output("system", f"{name} = {value}")
-        case _:
-            raise SessionError("Write /config, or /config set NAME VALUE.")
-
-
-async def _models(session: SessionState, part: str = "") -> Outputs:
-    models = session.dependencies.models
-    found = [name for name in models.names() if part in name] if models is not None else []
-    listed = found[:MAX_LISTED]
-    if len(found) > MAX_LISTED:
-        listed.append(f"… and {len(found) - MAX_LISTED} more; /models TEXT filters them.")
-    current = f"Now answering: {session.model_name}. /switch MODEL changes that."
-    return Output("system", "\n".join([current, *listed]))
-
-
-async def _switch(session: SessionState, name: str) -> Outputs:
-    models = session.dependencies.models
-    if models is None:
-        raise SessionError(f"This session cannot switch to {name!r}: it has no other models.")
-    session.model = models.open(name)
-    session.model_name = name
-    lines = [f"{name} answers from now on.", session.agent.tools.excess(session.model)]
-    return Output("system", "\n".join(filter(None, lines)))
-
-
-SETTINGS_COMMANDS = (
-    Command("clear", "", "Clear the screen; the conversation stays.", _clear),
-    Command("exit", "", "Leave. The conversation is stored.", _exit),
-    Command("verbose", "", "Show the work of tools and branches.", _verbose),
-    Command("quiet", "", "Show only answers.", _quiet),
-    Command("config", "[set] [NAME] [VALUE…]", "Show the settings, or change one.", _config),
-    Command(
-        "models", "[TEXT]", "Show the current model, and the names that contain TEXT.", _models
-    ),
-    Command("switch", "MODEL", "Let another model answer from now on.", _switch),
-)
-
-
-async def _help(session: SessionState, name: str | None = None) -> Outputs:
-    """Explain one command, or those of one group, or list all."""
-    if name is not None and name.lower() in GROUPS:
-        return Output("system", _listing(GROUPS[name.lower()]))
-    if name is not None:
-        command = COMMANDS.get(name.removeprefix("/"))
-        if command is None:
-            raise unknown_command(name.removeprefix("/"), COMMANDS)
-        return Output("system", f"{command.call}: {command.help}")
-    columns = session.dependencies.columns
-    lines = [_listing(COMMANDS.values()) if columns is None else _overview(columns())]
-    tools = ", ".join(f"/{tool}" for tool in session.agent.tools)
-    if tools:
-        lines.append(f"Tools that you can call without a model (/tool name=value …): {tools}.")
-    lines.append(
-        "All other text goes to the model. “message /command” sends the message and then runs the"
-        " command; a message that starts with a slash needs two."
-    )
-    return Output("system", "\n".join(lines))
-
-
-def _listing(commands: Iterable[Command]) -> str:
-    """Return a line for each command."""
-    listed = list(commands)
-    width = max(len(each.call) for each in listed)
-    return "\n".join(f"{each.call:{width}}  {each.help}" for each in listed)
-
-
-def _overview(columns: int) -> str:
-    """Return the commands by groups, on lines of at most ``columns`` characters."""
-    indent = max(map(len, GROUPS)) + 2
-    lines: list[str] = []
-    for title, commands in GROUPS.items():
-        calls = "  ".join(each.call.replace(" ", "\xa0") for each in commands)
-        first = f"{title:{indent}}"
-        lines += wrap(calls, columns, initial_indent=first, subsequent_indent=" " * indent)
-    explained = "/help GROUP or /help COMMAND explains them."
-    return "\n".join([*(line.replace("\xa0", " ") for line in lines), explained])
-
-
-_HELP = Command("help", "[COMMAND]", "List the commands, or explain one of them.", _help)
-
-GROUPS: Mapping[str, Sequence[Command]] = {
-    "move": NAVIGATION_COMMANDS,
-    "talk": (*CONVERSATION_COMMANDS, *FILE_COMMANDS),
-    "threads": THREAD_COMMANDS,
-    "session": (_HELP, *SETTINGS_COMMANDS),
-}
-"""The commands by topic."""
-
-COMMANDS: Mapping[str, Command] = {
-    command.name: command for commands in GROUPS.values() for command in commands
-}
-"""All commands, by name."""
+def unknown_command(name: str, known: Iterable[str]) -> SessionError:
+    """Return the error for an unknown command, with the most similar name."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    hint = f" Did you mean /{near[0]}?" if near else ""
+    return SessionError(f"Unknown command /{name}.{hint} /help lists the commands.")

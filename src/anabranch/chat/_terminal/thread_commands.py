@@ -17,8 +17,8 @@ from anyio import to_thread
 
 from anabranch._aio import run_shielded
 from anabranch.agents import random_names
+from anabranch.chat._terminal.session import Command, Outputs, Session
 from anabranch.chat._terminal.session_output import Output, SessionError
-from anabranch.chat._terminal.session_state import Command, Outputs, SessionState
 from anabranch.chat._terminal.typed_input import typed_paths
 from anabranch.errors import StoreError
 from anabranch.messages import Block, ResultBlock
@@ -42,14 +42,14 @@ MAX_LISTED = 20
 B = TypeVar("B", Block, ResultBlock)
 
 
-async def _tree(session: SessionState) -> Outputs:
+async def _tree(session: Session) -> Outputs:
     cursor = session.cursor
     await cursor.walk()
-    tree = await session.dependencies.store.tree(cursor.thread_id)
+    tree = await session.store.tree(cursor.thread_id)
     refs = {name: node_id for name, node_id in tree.refs.items() if name != HEAD}
     head = {} if cursor.node_id is None else {HEAD: cursor.node_id}
     tree = replace(tree, refs={**refs, **head})
-    columns = session.dependencies.columns
+    columns = session.columns
     lines = draw(
         tree,
         width=session.settings.width,
@@ -59,9 +59,9 @@ async def _tree(session: SessionState) -> Outputs:
     return Output("system", "\n".join(lines))
 
 
-async def _threads(session: SessionState) -> Outputs:
+async def _threads(session: Session) -> Outputs:
     current = session.cursor.thread_id
-    threads = await session.dependencies.store.threads_of(None, MAX_LISTED)
+    threads = await session.store.threads_of(None, MAX_LISTED)
     ids = short_ids(thread.id for thread in threads)
     lines: list[str] = []
     for thread in threads:
@@ -71,11 +71,11 @@ async def _threads(session: SessionState) -> Outputs:
     return Output("system", "\n".join(lines) or "There are no conversations yet.")
 
 
-async def _thread(session: SessionState, thread_id: str | None = None) -> Outputs:
+async def _thread(session: Session, thread_id: str | None = None) -> Outputs:
     if thread_id is None:
-        return await session.cursor.open(session.dependencies.naming("thread"))
+        return await session.cursor.open(session.agent.dependencies.naming("thread"))
     try:
-        found = await find_thread(session.dependencies.store, thread_id, without_owner=True)
+        found = await find_thread(session.store, thread_id, without_owner=True)
     except AmbiguousIdError as error:
         raise SessionError(str(error)) from None
     if found is None:
@@ -83,9 +83,9 @@ async def _thread(session: SessionState, thread_id: str | None = None) -> Output
     return await session.cursor.open(found)
 
 
-async def _save(session: SessionState, name: str) -> Outputs:
+async def _save(session: Session, name: str) -> Outputs:
     await session.cursor.walk()
-    store, thread_id = session.dependencies.store, session.cursor.thread_id
+    store, thread_id = session.store, session.cursor.thread_id
     tree = await store.tree(thread_id)
     files = await store.files(thread_id, digests_in(_contents(tree)))
     text = json.dumps(thread_to_json(tree, files), indent=2).encode()
@@ -93,8 +93,8 @@ async def _save(session: SessionState, name: str) -> Outputs:
     return Output("system", f"Saved in {name}; /load {name} loads it.")
 
 
-async def _load(session: SessionState, name: str) -> Outputs:
-    given = session.dependencies
+async def _load(session: Session, name: str) -> Outputs:
+    given = session.agent.dependencies
     try:
         text = await to_thread.run_sync(_read_file, name)
         loaded = thread_from_json(text, given.naming, given.clock.now())

@@ -1,31 +1,16 @@
-"""The settings of a session, and the store, model, tools, user, limits and clock that it works with."""
+"""The settings of a session, and the models that a session can switch to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from anabranch._aio import Clock, SystemClock
-from anabranch._asking import Absent, Answerer, Capabilities
-from anabranch._budget import UNLIMITED, Limits
-from anabranch._durable import CallStore, Durability
 from anabranch._elicitation import describe
-from anabranch.agents import (
-    AgentTool,
-    Listener,
-    Model,
-    Naming,
-    ToolSource,
-    TurnLimits,
-    ignore_event,
-    random_names,
-)
+from anabranch.agents import Model, TurnLimits
 from anabranch.chat._terminal.session_output import SessionError
-from anabranch.tool import Tool
-from anabranch.tree import TreeStore
 
 
 class SessionSettings(BaseModel):
@@ -102,43 +87,3 @@ class ModelCatalogue(Protocol):
     def names(self) -> Sequence[str]:
         """Return the known names; other names may work."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SessionDependencies:
-    """The surroundings in which a session runs.
-
-    Attributes:
-        store: stores the threads.
-        model: the model that replies first.
-        model_name: the name of that model.
-        tools: the tools that the model and the user may call.
-        user: answers the questions of tools.
-        limits: the initial limits of each turn.
-        tool_limits: the limits of each tool call, in addition to the tool's own.
-        listener: receives the events of each turn.
-        models: the models that the session can switch to, if there are others.
-        clock: gives the time.
-        naming: names threads and nodes.
-        capabilities: the requests that tools may make; by default, those that ``user`` and the
-            model can answer.
-        calls: stores the calls of tools; by default, as for :class:`~anabranch.agents.Agent`.
-        system_prompt: the system prompt of the threads that the session creates.
-        columns: returns the width of the user's screen, if ``/help`` has to fit on one.
-    """
-
-    store: TreeStore
-    model: Model
-    model_name: str = "none"
-    tools: Sequence[Tool[Any] | AgentTool | ToolSource] = ()
-    user: Answerer = field(default_factory=Absent)
-    limits: TurnLimits = field(default_factory=TurnLimits)
-    tool_limits: Limits = UNLIMITED
-    listener: Listener = ignore_event
-    models: ModelCatalogue | None = None
-    clock: Clock = field(default_factory=SystemClock)
-    naming: Naming = random_names
-    capabilities: Capabilities | None = None
-    calls: CallStore | Durability | None = None
-    system_prompt: str | None = None
-    columns: Callable[[], int] | None = None

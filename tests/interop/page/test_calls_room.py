@@ -100,7 +100,7 @@ async def test_an_answer_that_fails_after_its_form_was_left_is_not_sent_again(
     await form.get_by_label("Seats").fill("7")
     await form.get_by_role("button", name="Accept").click()
     route = await sent.get()
-    await page.get_by_role("button", name="Leave it").click()
+    await page.get_by_role("button", name="Keep the answer").click()
     await expect(form).to_have_count(0)
     await route.abort()
     for _ in range(3):  # it would be rejected, be sent again, and be known here
@@ -123,7 +123,7 @@ async def test_a_call_of_a_server_is_shown_and_answered_differently(
         await expect(call.get_by_label("Value of reserve.1")).to_have_text("<b>ZZ9</b>")
         rounds = call.get_by_role("region", name="Rounds")
         await rounds.get_by_role("button", name=re.compile("0 asked")).click()
-        await expect(rounds.get_by_text("the steps as of round 0")).to_be_visible()
+        await expect(rounds.get_by_text("the steps up to round 0")).to_be_visible()
         await expect(call.get_by_label("Value of booking.1")).to_have_count(0)
         await rounds.get_by_role("button", name=re.compile("1 returned")).click()
         await opened.screen("calls-light-wide")

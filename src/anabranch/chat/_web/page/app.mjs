@@ -33,7 +33,7 @@ function App() {
   const here = rooms.find(({ name }) => name === address.room) ?? rooms[0];
   const links = rooms.length > 1 && html`<${Links} rooms=${rooms} here=${here} go=${go} />`;
   return html`<${here.Room} address=${address} go=${go} links=${links} loaded=${loaded.number} />
-    ${loaded.problem && html`<div class="unloaded" role="alert"><p><b>The page still uses the tools from before this change.</b></p><pre>${loaded.problem}</pre></div>`}`;
+    ${loaded.problem && html`<div class="unloaded" role="alert"><p><b>The changed code cannot be loaded. The page still calls the earlier tools.</b></p><pre>${loaded.problem}</pre></div>`}`;
 }
 
 function Links({ rooms, here, go }) {

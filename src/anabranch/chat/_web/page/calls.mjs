@@ -102,13 +102,13 @@ function Call({ name, go, onOpen, onProblem }) {
       ${call.waits_until && html`<${Fact} name="Continues at">${when(call.waits_until)}<//>`}
       ${call.lease && html`<${Fact} name="Run by">${call.lease.worker}, until ${when(call.lease.until)}<//>`}
       ${call.error && html`<${Fact} name="Failed">${call.error}<//>`}
-      ${call.notices > 0 && html`<${Fact} name="Notices">${call.notices}<//>`}
+      ${call.notices > 0 && html`<${Fact} name="Log and progress messages">${call.notices}<//>`}
       ${call.thread && html`<${Fact} name="Conversation"><a href=${`?thread=${encodeURIComponent(call.thread)}`} onClick=${follow}>${call.thread}</a><//>`}
       ${call.lines.length > 0 &&
-      html`<${Fact} name="Other lines of this call">${call.lines.map((each) => html`<button key=${each} type="button" class="quiet" onClick=${() => onOpen(each)}>${each}</button>`)}<//>`}
+      html`<${Fact} name="Copies of this call with other answers">${call.lines.map((each) => html`<button key=${each} type="button" class="quiet" onClick=${() => onOpen(each)}>${each}</button>`)}<//>`}
     </dl>
     ${!call.is_complete && html`<p class="hint">Another release recorded a part of this call, which this release cannot read.</p>`}
-    ${call.shows === "outline" && html`<p class="hint">The author of the application hides values here.</p>`}
+    ${call.shows === "outline" && html`<p class="hint">The author of the application hides the values of this call.</p>`}
     <${Value} title="Arguments" value=${call.arguments} />
     <${Value} title="Returned" value=${call.value} />
     <${Rounds} rounds=${call.rounds} shown=${last} onShow=${setRound} />
@@ -141,7 +141,7 @@ function Rounds({ rounds, shown, onShow }) {
         </li>`,
       )}
     </ol>
-    ${shown < last && html`<p class="hint" role="status">The page shows the steps as of round ${shown}.</p>`}
+    ${shown < last && html`<p class="hint" role="status">The page shows the steps up to round ${shown}.</p>`}
   </section>`;
 }
 
@@ -204,7 +204,7 @@ function Differently({ step, call, answering, setAnswering, onBegun }) {
   const answer = async ({ action, content }) => {
     onBegun(await api.post(`calls/${encodeURIComponent(call.id)}/answers`, { step_id: step.id, action, content }));
   };
-  return html`<p class="hint">Another line starts here. The tool's effects from here on are real.</p>
+  return html`<p class="hint">Your answer starts a copy of this call. Effects before this question do not run again. Effects after this question really happen.</p>
     <${Question} question=${question} onAnswer=${answer} />
-    <button type="button" class="quiet" onClick=${() => setAnswering(false)}>Leave it</button>`;
+    <button type="button" class="quiet" onClick=${() => setAnswering(false)}>Keep the answer</button>`;
 }

@@ -58,7 +58,7 @@ export function Memories({ address, go, links }) {
           ${problem && html`<p class="error failure" role="alert">${problem.message}</p>`}
           ${current
             ? html`<${Memory} key=${current} name=${current} onForgotten=${() => open()} onProblem=${setProblem} />`
-            : html`<p class="hint">Choose a memory. Agents receive it when they start similar work.</p>`}
+            : html`<p class="hint">Choose a memory. Agents receive memories when they start similar work.</p>`}
         </div>
       </div>
     </main>

@@ -78,30 +78,30 @@ class Endpoint:
     stateless: Annotated[
         bool,
         Parameter(
-            help="Offer no sessions to clients up to 2025-11-25 over HTTP, for replicas behind a "
-            "balancer. Tools cannot ask such clients.",
+            help="Offer no sessions over HTTP to clients of MCP up to 2025-11-25, so that any replica "
+            "behind a balancer can serve them. Tools cannot ask these clients.",
             negative=(),
         ),
     ] = False
     workers: Annotated[
         int,
         Parameter(
-            help="Processes that share the port over HTTP. With more than one, clients up to "
-            "2025-11-25 have no sessions, and tools cannot ask them."
+            help="Processes that share the port over HTTP. With more than one, clients of MCP up to "
+            "2025-11-25 have no sessions, and tools cannot ask these clients."
         ),
     ] = 1
     limit_concurrency: Annotated[
         int | None,
         Parameter(
             help="Maximum concurrent requests of one process over HTTP. Default: 512, or half of "
-            "the files that the process may have open. The server refuses further requests."
+            "the process's limit of open files if that is less. The server refuses further requests."
         ),
     ] = None
     session_ttl: Annotated[
         float,
         Parameter(
-            help="Seconds without a request after which the session of a client up to 2025-11-25 ends,"
-            " over HTTP."
+            help="Seconds without a request after which the session of a client of MCP up to "
+            "2025-11-25 ends, over HTTP."
         ),
     ] = SESSION_TTL
     access_log: AccessLog = False

@@ -71,7 +71,7 @@ AnswersFile: TypeAlias = Annotated[
         name="--answers",
         help='Path of a JSON list of answers, used in order instead of the terminal: {"accept": '
         '{…}}, {"decline": true}, {"cancel": true}, {"sample": "text"}. An entry with a "key"'
-        " answers the step of that name.",
+        " answers only the question or sample with this key.",
     ),
 ]
 
@@ -100,16 +100,17 @@ LogForm: TypeAlias = Annotated[
     LogFormat,
     Parameter(
         name="--log-format",
-        help="Format of log records on stderr: text, or json for one object in each line with the "
-        "id of its call.",
+        help="Format of log records on stderr: text; or json, one JSON object in each line, with "
+        "the id of the call.",
     ),
 ]
 Variables: TypeAlias = Annotated[
     list[str] | None,
     Parameter(
         name="--env",
-        help="Environment variable for the servers that command:… starts: NAME passes one on, "
-        "NAME=value sets one. Repeatable. These servers inherit only PATH, HOME and the like.",
+        help="Environment variable for the servers that command:… starts: NAME passes your "
+        "variable on, NAME=value sets a variable. Repeatable. Without this option, the servers "
+        "inherit only a few variables, such as PATH and HOME.",
         negative=(),
     ),
 ]
@@ -120,8 +121,8 @@ ArgumentsJson: TypeAlias = Annotated[
 EraOption: TypeAlias = Annotated[
     Era,
     Parameter(
-        help="Era of the protocol: auto negotiates; modern is 2026-07-28; handshake is any "
-        "revision up to 2025-11-25; saga uses the saga methods."
+        help="Way to call: auto takes the newest revision that the server offers; modern is "
+        "2026-07-28; handshake is any revision up to 2025-11-25; saga calls by tools/callSaga."
     ),
 ]
 Store: TypeAlias = Annotated[
@@ -144,7 +145,7 @@ EngineName: TypeAlias = Annotated[
     Parameter(
         name="--engine",
         env_var=ENGINE,
-        help="Engine that shares the work: in-process (default); dbos, with its tables in the "
+        help="Engine that gives work to processes: in-process (default); dbos, with its tables in the "
         "--store (a Postgres); or postgresql://… for a Postgres with DBOS's tables. "
         "?schema=NAME separates applications.",
     ),
@@ -155,8 +156,8 @@ Foldable: TypeAlias = Annotated[
         name="--folding",
         negative=(),
         help="Offer branch_create, branch_return and branch_status: subtasks in branches with a "
-        "budget and a deadline. ANABRANCH_FOLDING_MAX_DEPTH and the like, or a YAML file "
-        "named in ANABRANCH_FOLDING_FILE, hold the settings.",
+        "budget and a deadline. Set their limits by variables such as "
+        "ANABRANCH_FOLDING_MAX_DEPTH, or in the YAML file that ANABRANCH_FOLDING_FILE names.",
     ),
 ]
 Remembering: TypeAlias = Annotated[
@@ -164,7 +165,7 @@ Remembering: TypeAlias = Annotated[
     Parameter(
         name="--memory",
         negative=(),
-        help="Offer memory_search, memory_record and memory_feedback. The --model learns from "
+        help="Offer memory_search, memory_record and memory_feedback. The --model makes notes of "
         "branches that return with extract_memory. The --store keeps the notes; default: a "
         "file in your data directory. No TARGET is required.",
     ),
@@ -174,8 +175,8 @@ Remembering: TypeAlias = Annotated[
 SharedMemory: TypeAlias = Annotated[
     str | None,
     Parameter(
-        help="Name of a project whose notes all callers share with --memory, and record with "
-        'scope="project". Without it, callers with different tokens share no notes.',
+        help="Name of a project, for --memory: all callers read its notes, and add notes with "
+        'scope="project". Default: callers with different tokens share no notes.',
     ),
 ]
 ServerHeaders: TypeAlias = Annotated[
@@ -210,7 +211,7 @@ TurnMaxTokens: TypeAlias = Annotated[
     Parameter(help="Maximum tokens of one turn, with its replies, branches and tools."),
 ]
 TurnMaxDepth: TypeAlias = Annotated[
-    int | None, Parameter(help="Maximum depth of nested branches in a turn, and in a tool.")
+    int | None, Parameter(help="Maximum depth of nested branches in a turn, and in a call.")
 ]
 TurnTimeout: TypeAlias = Annotated[
     float | None, Parameter(help="Maximum seconds of one branch, and of one call of a tool.")

@@ -74,8 +74,8 @@ class Asking:
     ask_fallback: Annotated[
         bool,
         Parameter(
-            help="Ask the users of clients that show no questions in the conversation: results list "
-            "the questions, and the tool answer_questions takes the answers.",
+            help="For clients that show no questions, ask their users in the conversation: results "
+            "list the questions, and the tool answer_questions takes the answers.",
             negative=(),
         ),
     ] = False
@@ -92,8 +92,8 @@ class Asking:
     heartbeat: Annotated[
         float,
         Parameter(
-            help="Seconds between progress notifications while a client up to 2025-11-25 waits for its"
-            " user, so that the client can restart its timeout. 0 sends none."
+            help="Seconds between progress notifications to a client of MCP up to 2025-11-25 whose "
+            "user has an open question, so that the client restarts its timeout. 0 sends none."
         ),
     ] = HEARTBEAT
 

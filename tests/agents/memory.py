@@ -61,7 +61,7 @@ class MemoryTrees:
         try:
             for node in nodes:
                 self._add(node)
-            await self.set_results(results)
+            self._set(results)
             threads = [self._known(ref.node_id).thread_id for ref in refs]
         except BaseException:
             self._nodes, self._results = before
@@ -80,7 +80,7 @@ class MemoryTrees:
         if node.kind not in BESIDE:
             self._settle(node)
 
-    async def set_results(self, results: Sequence[Result]) -> None:
+    def _set(self, results: Sequence[Result]) -> None:
         found = {(result.node_id, result.tool_use_id): result for result in results}
         for node_id, _ in found:
             self._known(node_id)

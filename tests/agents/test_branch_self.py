@@ -549,10 +549,12 @@ async def test_an_interruption_that_cannot_be_recorded_is_still_raised() -> None
     class Full(MemoryTrees):
         full = False
 
-        async def set_results(self, results: Sequence[Result]) -> None:
-            if self.full:
+        async def append(
+            self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+        ) -> None:
+            if self.full and results:
                 raise StoreError("The disk is full.")
-            await super().set_results(results)
+            await super().append(nodes, results=results, refs=refs)
 
     waiting, store = asyncio.Event(), Full()
 

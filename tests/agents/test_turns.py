@@ -208,7 +208,7 @@ async def test_a_question_that_cannot_be_stored_ends_the_turn_and_is_asked_by_th
         async def append(
             self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
         ) -> None:
-            if nodes[0].kind == "question" and self.full:
+            if self.full and any(node.kind == "question" for node in nodes):
                 raise StoreError("The disk /var/secret is full.")
             await super().append(nodes, results=results, refs=refs)
 

@@ -145,7 +145,7 @@ async def test_a_run_goes_on_when_the_store_of_calls_is_back(url: str, method: s
         assert call.state == "done"
 
 
-@pytest.mark.parametrize("method", ["set_results", "append", "path"])
+@pytest.mark.parametrize("method", ["append", "path"])
 async def test_a_run_goes_on_when_the_tree_is_back(url: str, method: str) -> None:
     """What the tools have returned may be stored then, and not where the model sees it."""
     chat = Chat(url)

@@ -249,7 +249,7 @@ async def test_files_in_messages_are_read_as_the_page_says(
     (tmp_path / "a").write_bytes(FILES[file])
     model = MockModel(lambda _: "Seen.")
     chat = session()
-    chat.state.model = model
+    chat.switch(model, "mock")
     said = await shown(chat, f"/attach {tmp_path}/a", "What is it?")
     if read == "refused":
         assert await shown(chat, "/attach") == "No file is attached."

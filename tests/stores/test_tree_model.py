@@ -50,7 +50,7 @@ WRITING: st.SearchStrategy[Operation] = st.one_of(
     ONE,
     ONE,
     APPEND,
-    operation("set_results", RESULTS),
+    operation("append", st.just(()), results=RESULTS),
     operation("end_turn", IDS, st.none() | st.builds(TurnEnd, st.none() | TEXTS)),
     operation("set_ref", THREADS, st.builds(Ref, NAMES, IDS)),
     operation("delete_ref", THREADS, NAMES),

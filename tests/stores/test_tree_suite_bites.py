@@ -106,12 +106,15 @@ class ReadsOnPastWhatIsGone(Saboteur):
 
 
 class NeverReplacesAResult(Saboteur):
-    async def set_results(self, results: Sequence[Result]) -> None:
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        await self.good.append(nodes, refs=refs)
         for result in results:
             if (result.node_id, result.tool_use_id) not in (
                 await self.good.path(result.node_id)
             ).results:
-                await self.good.set_results([result])
+                await self.good.append([], results=[result])
 
 
 class NeverRemovesTheEndOfATurn(Saboteur):
@@ -128,14 +131,14 @@ class NeverSettles(Saboteur):
             if node.parent_id is not None and await self.good.node(node.parent_id) is not None:
                 before += (await self.good.path(node.parent_id)).results.values()
         await self.good.append(nodes, refs=refs)
-        await self.good.set_results([*before, *results])
+        await self.good.append([], results=[*before, *results])
 
 
 class SettlesWhatCameAlong(Saboteur):
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:
-        await self.good.set_results(results)
+        await self.good.append([], results=results)
         await self.good.append(nodes, refs=refs)
 
 

@@ -62,7 +62,7 @@ async def appenders_to_one_thread_do_not_deadlock(open_store: OpenTreeStore) -> 
             refs = [Ref(label, "b") for label in ("x", "y", "z")][::direction]
             nodes = [a_node(f"{name} {number} {parent}", parent) for parent in "bcd"[::direction]]
             await store.append(nodes, results=held, refs=refs)
-            await store.set_results(held[::-1])
+            await store.append([], results=held[::-1])
 
     async with opened(open_store) as one, opened(open_store) as two:
         await _begin(one)

@@ -75,7 +75,9 @@ class TreeModel:
         """See the port."""
         for node in nodes:
             self._add(node)
-        self.set_results(results)
+        for result in results:
+            _expect(result.node_id in self._state.nodes)
+            self._state.results[result.node_id, result.tool_use_id] = result
         for ref in refs:
             _expect(ref.node_id in self._state.nodes)
             self.set_ref(self._state.nodes[ref.node_id].thread_id, ref)
@@ -99,12 +101,6 @@ class TreeModel:
         for key, result in self._state.results.items():
             if result.node_id in holders and result.pending is not None:
                 self._state.results[key] = replace(result, content=result.pending, pending=None)
-
-    def set_results(self, results: Sequence[Result]) -> None:
-        """See the port."""
-        for result in results:
-            _expect(result.node_id in self._state.nodes)
-            self._state.results[result.node_id, result.tool_use_id] = result
 
     def end_turn(self, node_id: str, end: TurnEnd | None) -> None:
         """See the port."""

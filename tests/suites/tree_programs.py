@@ -88,7 +88,7 @@ TREE_PROGRAMS: Mapping[str, Sequence[Operation]] = {
         do("delete_ref", "t", "head"),
         *(do(each, "t") for each in ("delete_thread", "delete_subtree", "path", "tree", "around")),
         add(),
-        do("set_results", []),
+        add(results=[]),
     ],
     "the newest thread comes first": [
         *(
@@ -135,7 +135,7 @@ TREE_PROGRAMS: Mapping[str, Sequence[Operation]] = {
         TREE,
         add(a_node("c", "b"), results=[HELD], refs=[HEAD, NO_HEAD]),
         TREE,
-        do("set_results", [HELD, LOST]),
+        add(results=[HELD, LOST]),
         TREE,
         add(a_node("c", "b"), results=[HELD], refs=[HEAD]),
         TREE,
@@ -214,11 +214,11 @@ TREE_PROGRAMS: Mapping[str, Sequence[Operation]] = {
         *begun(),
         add(*(a_node(name, "b", "branch") for name in "xyz")),
         add(a_node("c", "x", "assistant", calls_tool("use"))),
-        do("set_results", [a_result("b", "1", pending="9"), a_result("c", "inner")]),
+        add(results=[a_result("b", "1", pending="9"), a_result("c", "inner")]),
         *paths("y"),
-        do("set_results", [Result("b", "use", says("2"), is_error=True)]),
+        add(results=[Result("b", "use", says("2"), is_error=True)]),
         *paths("x", "y", "z", "c"),
-        do("set_results", [a_result("b", "3"), a_result("b", "4")]),
+        add(results=[a_result("b", "3"), a_result("b", "4")]),
         *paths("x"),
     ],
     "the end of a turn is set, replaced and removed": [

@@ -126,9 +126,6 @@ class Trees:
         if settled:
             sql.SETTLE.count(connection, *({"this": to_bytes(one)} for one in settled))
 
-    async def set_results(self, results: Sequence[Result]) -> None:
-        await self.database.write(lambda connection: self._set_results(connection, results))
-
     def _set_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
         rows = [result_row(result) for result in results]
         if rows and sql.SET_RESULT.count(connection, *rows) != len(rows):

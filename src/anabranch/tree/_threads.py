@@ -287,6 +287,8 @@ class TreeStore(Protocol):
     ) -> None:
         """Add nodes, in order, then set results, then move refs: all or nothing.
 
+        Each sequence may be empty. A result replaces that of the same node and tool use.
+
         A parent must exist, or come earlier in ``nodes``; :func:`check_place` must allow each
         place; an id must be new. :class:`RefusedError` is raised if a node violates one of these
         rules, or if a result or ref names an unknown node. Any other error means that the store
@@ -296,13 +298,6 @@ class TreeStore(Protocol):
         questions and answers. Then ``pending`` becomes their content, unless the new node is a
         ``branch``, ``question`` or ``answer``. The ``results`` of the same append are set after
         that: their ``pending`` waits for a later message.
-        """
-        ...
-
-    async def set_results(self, results: Sequence[Result]) -> None:
-        """Write results, replacing those of the same node and tool use.
-
-        All or nothing; an unknown node is an error.
         """
         ...
 

@@ -40,7 +40,8 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return Run(capsys)
 
 
@@ -55,12 +56,18 @@ def desk(
 
 
 @pytest.fixture
-def own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the tests load is gone afterwards, and never compiled to a file."""
+def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The modules that a test loads from its folder are gone afterwards, and never compiled to a file."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    before = dict(sys.modules)
     yield
-    for name in sys.modules.keys() - before.keys():
-        if name in {"tools", "words"}:
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+@pytest.fixture
+def workplace(own_modules: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, in which a test has its targets."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

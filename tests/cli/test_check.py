@@ -3,13 +3,12 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from anabranch.cli import main
+from tests.cli.running import Run
 
 CARELESS = """
 import time
@@ -59,103 +58,79 @@ server = MCPServer("server")
 """
 
 
-class Done(NamedTuple):
-    status: int
-    value: Any
-    shown: str
-
-
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / "careless.py").write_text(CARELESS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield tmp_path
-    for name in [name for name in sys.modules if name.startswith("careless")]:
-        del sys.modules[name]
+def folder(workplace: Path) -> Path:
+    (workplace / "careless.py").write_text(CARELESS)
+    return workplace
 
 
-def check(
-    capsys: pytest.CaptureFixture[str], *arguments: str, answers: list[Any] | None = None
-) -> Done:
+def check(run: Run, *arguments: str, answers: list[Any] | None = None) -> tuple[int, Any, str]:
+    """Return the status, the findings, and what was shown."""
     options: list[str] = []
     if answers is not None:
         Path("answers.json").write_text(json.dumps(answers))
         options = ["--answers", "answers.json"]
-    status = main(["check", *arguments, *options])
-    out, shown = capsys.readouterr()
-    return Done(status, json.loads(out) if out else None, shown)
+    status, out, shown = run("check", *arguments, *options)
+    return status, json.loads(out) if out else None, shown
 
 
 ADA = {"key": "who", "accept": {"name": "Ada"}}
 
 
-def test_findings_are_printed_as_json_and_described_on_stderr(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    done = check(capsys, "careless.py")
-    (found,) = done.value
-    assert (done.status, found["rule"], found["file"]) == (1, "clock", "careless.py")
+def test_findings_are_printed_as_json_and_described_on_stderr(run: Run) -> None:
+    status, value, shown = check(run, "careless.py")
+    (found,) = value
+    assert (status, found["rule"], found["file"]) == (1, "clock", "careless.py")
     line = f"careless.py:{found['line']}:{found['column']}: clock: `time.time_ns()` "
-    assert done.shown.startswith(line)
-    assert done.shown.endswith("anabranch: 1 finding.\n")
+    assert shown.startswith(line)
+    assert shown.endswith("anabranch: 1 finding.\n")
 
 
-def test_a_person_is_shown_that_nothing_was_found(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert check(capsys, "careless.py", "right") == (0, [], "Nothing found in the source.\n")
+def test_a_person_is_shown_that_nothing_was_found(run: Run) -> None:
+    done = run.at_terminal("check", "careless.py", "right")
+    assert done == (0, "[]\n", "Nothing found in the source.\n")
 
 
 @pytest.mark.parametrize("target", ["careless.py", "careless", "careless:right"])
-def test_one_tool_can_be_chosen(capsys: pytest.CaptureFixture[str], target: str) -> None:
-    assert check(capsys, target, "right") == (0, [], "")
+def test_one_tool_can_be_chosen(run: Run, target: str) -> None:
+    assert check(run, target, "right") == (0, [], "")
 
 
-def test_a_run_finds_faults_that_reading_does_not(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
-    assert check(capsys, "careless.py", "hidden") == (0, [], "")
-    done = check(capsys, "careless.py", "hidden", "greeting=Hello", answers=[ADA])
-    (found,) = done.value
-    assert (done.status, found["rule"], found["step"]) == (1, "different-ask", "who")
+def test_a_run_finds_faults_that_reading_does_not(run: Run, folder: Path) -> None:
+    assert check(run, "careless.py", "hidden") == (0, [], "")
+    status, value, shown = check(run, "careless.py", "hidden", "greeting=Hello", answers=[ADA])
+    (found,) = value
+    assert (status, found["rule"], found["step"]) == (1, "different-ask", "who")
     assert found["first"].startswith('{"message": "Hello! It is ')
-    assert f"  first run: {found['first']}\n  replay:    {found['second']}\n" in done.shown
+    assert f"  first run: {found['first']}\n  replay:    {found['second']}\n" in shown
     assert (folder / "notes").read_text() == "x"
 
 
-def test_a_run_of_a_tool_that_is_right_finds_nothing(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
-    done = check(capsys, "careless.py", "right", answers=[ADA, {"sample": "Yes."}])
-    assert (done.status, done.value) == (0, [])
-    assert done.shown == '[info] begun\nWho?\n> accept {"name": "Ada"}\n[1] done\n'
+def test_a_run_of_a_tool_that_is_right_finds_nothing(run: Run, folder: Path) -> None:
+    status, value, shown = check(run, "careless.py", "right", answers=[ADA, {"sample": "Yes."}])
+    assert (status, value) == (0, [])
+    assert shown == '[info] begun\nWho?\n> accept {"name": "Ada"}\n[1] done\n'
     assert (folder / "notes").read_text() == "x"
 
 
-def test_a_tool_that_fails_is_reported_and_is_no_finding(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_tool_that_fails_is_reported_and_is_no_finding(run: Run) -> None:
     answers = [ADA, {"sample": "No."}, {"decline": True}]
-    done = check(capsys, "careless:right", answers=answers)
-    assert (done.status, done.value) == (0, [])
-    assert "The tool ended with ToolError: No, then.\n" in done.shown
-    assert "No question used the answer" in done.shown
+    status, value, shown = check(run, "careless:right", answers=answers)
+    assert (status, value) == (0, [])
+    assert "The tool ended with ToolError: No, then.\n" in shown
+    assert "No question used the answer" in shown
 
 
-def test_an_error_of_its_author_is_shown_by_their_lines(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_an_error_of_its_author_is_shown_by_their_lines(run: Run, folder: Path) -> None:
     broken = folder / "broken.py"
     broken.write_text(
         "from anabranch import tool\n\n\n@tool\nasync def broken(ctx) -> str:\n    return {}['x']\n"
     )
-    done = check(capsys, "broken.py", "broken", answers=[])
-    assert (done.status, done.value) == (0, [])
-    assert f"  File \"{broken}\", line 6, in broken\n    return {{}}['x']\n" in done.shown
-    assert "frames of libraries are left out" in done.shown
-    assert "scheduler.py" not in done.shown
+    status, value, shown = check(run, "broken.py", "broken", answers=[])
+    assert (status, value) == (0, [])
+    assert f"  File \"{broken}\", line 6, in broken\n    return {{}}['x']\n" in shown
+    assert "frames of libraries are left out" in shown
+    assert "scheduler.py" not in shown
 
 
 @pytest.mark.parametrize(
@@ -171,24 +146,22 @@ def test_an_error_of_its_author_is_shown_by_their_lines(
     ],
 )
 def test_a_target_that_cannot_be_checked_is_wrong_usage(
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
     arguments: list[str],
     answers: list[Any] | None,
     problem: str,
 ) -> None:
-    done = check(capsys, *arguments, answers=answers)
-    assert (done.status, done.value) == (2, None)
-    assert problem in done.shown
+    status, value, shown = check(run, *arguments, answers=answers)
+    assert (status, value) == (2, None)
+    assert problem in shown
 
 
-def test_a_tool_without_a_source_is_wrong_usage(
-    capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_a_tool_without_a_source_is_wrong_usage(run: Run, folder: Path) -> None:
     made = "from anabranch import BranchContext, tool\nexec('async def f(ctx): ...')\nt = tool(f)\n"
     (folder / "careless_too.py").write_text(made)
-    done = check(capsys, "careless_too.py")
-    assert (done.status, done.value) == (2, None)
-    assert "cannot be checked" in done.shown
+    status, value, shown = check(run, "careless_too.py")
+    assert (status, value) == (2, None)
+    assert "cannot be checked" in shown
 
 
 def test_the_real_command_keeps_stdout_for_the_result(folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli import main
+from tests.cli.running import Run
 
 PRESS_TAB = """
 source anabranch.bash
@@ -19,32 +19,23 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
-def test_a_script_completes_commands_and_options(
-    capsys: pytest.CaptureFixture[str], shell: str
-) -> None:
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
+def test_a_script_completes_commands_and_options(run: Run, shell: str) -> None:
+    script = run("completion", shell).out
     assert all(word in script for word in ("anabranch", "inspect", "answers"))
 
 
-def test_without_a_shell_one_has_to_be_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_shell_one_has_to_be_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def undetected() -> str:
         from cyclopts.completion import ShellDetectionError
 
         raise ShellDetectionError
 
     monkeypatch.setattr("cyclopts.completion.detect_shell", undetected)
-    assert main(["completion"]) == 2
-    assert "Name it: anabranch completion bash" in capsys.readouterr().err
+    assert "Name it: anabranch completion bash" in run.refusal("completion")
 
 
-def test_bash_completes_files_and_folders_when_a_target_is_typed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["completion", "bash"]) == 0
-    (tmp_path / "anabranch.bash").write_text(capsys.readouterr().out)
+def test_bash_completes_files_and_folders_when_a_target_is_typed(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "anabranch.bash").write_text(run("completion", "bash").out)
     for name in ("tools.py", "more/inner.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli import main
+from tests.cli.running import Run
 
 FAILING = """\
 from contextlib import asynccontextmanager
@@ -32,21 +32,16 @@ def test_a_server_whose_lifespan_fails_does_not_say_that_it_serves(tmp_path: Pat
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1", "a..b", "x" * 70])
-def test_a_host_that_is_not_this_machine_is_wrong_usage(
-    capsys: pytest.CaptureFixture[str], served: Path, host: str
-) -> None:
+def test_a_host_that_is_not_this_machine_is_wrong_usage(run: Run, served: Path, host: str) -> None:
     command = ["serve", str(served), "--transport", "http", "--allowed-host", "x", "--port", "0"]
-    assert main([*command, "--host", host]) == 2
-    shown = capsys.readouterr().err
+    shown = run.refusal(*command, "--host", host)
     assert f"Cannot listen on {host}:0: " in shown
     assert shown.endswith("Give --host an address of this machine.\n")
 
 
-def test_a_port_that_is_taken_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], served: Path
-) -> None:
+def test_a_port_that_is_taken_is_one_sentence(run: Run, served: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert main(["serve", str(served), "--transport", "http", "--port", port]) == 1
+        status, _, err = run("serve", str(served), "--transport", "http", "--port", port)
     said = f"anabranch: Cannot listen on 127.0.0.1:{port}: Address already in use."
-    assert capsys.readouterr().err == f"{said} Choose another --port.\n"
+    assert (status, err) == (1, f"{said} Choose another --port.\n")

@@ -1,9 +1,6 @@
 """Plugins in TARGET files: each stands for its tool, with what it exposes, its rules and its modules."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,10 @@ from anabranch.cli._targets import load
 from tests.chat.web import message, resume
 from tests.chat.web import run as run_turn
 from tests.cli.running import Run
+from tests.cli.stopping import ANABRANCH, started, url_of
 from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.usefixtures("workplace")
 
 TOOLS = """
 from pydantic import BaseModel
@@ -66,18 +66,6 @@ again = shown
 MODULE = "export default async () => ({ action: 'decline' });\n"
 
 
-@pytest.fixture(autouse=True)
-def clean_imports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """What a target imports is forgotten again; the targets lie in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if name.startswith(("games", "plugged")):
-            del sys.modules[name]
-
-
 @pytest.fixture(params=["one file", "its tool elsewhere"])
 def target(request: pytest.FixtureRequest) -> str:
     Path("cards.mjs").write_text(MODULE)
@@ -92,15 +80,9 @@ def target(request: pytest.FixtureRequest) -> str:
 
 
 def test_the_page_has_the_names_the_module_and_the_rules_of_the_plugin(target: str) -> None:
-    command = [sys.executable, "-m", "anabranch", "web", target, "--port", "0"]
-    with subprocess.Popen(
-        [*command, "--store", "sqlite:///chat.db"], stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        url = process.stderr.readline().partition(" is at ")[2].strip()
-        assert url, process.stderr.read()
-        question, module, ended = anyio.run(_played, url)
-        process.terminate()
+    command = (*ANABRANCH, "web", target, "--port", "0", "--store", "sqlite:///chat.db")
+    with started(*command) as server:
+        question, module, ended = anyio.run(_played, url_of(server).removesuffix("/mcp"))
     assert question["message"] == "First?"
     assert question["params"] == {"count": 2}
     assert question["handoff"] == {"cards": ["A", "K"]}

@@ -1,5 +1,5 @@
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -13,6 +13,8 @@ from anabranch.cli._combined_server import assemble, tool_names
 from anabranch.cli._targets import Found, is_url, load, split_target
 from anabranch.mcp import ServerOptions, create_server
 from tests.mcp.harness import MODERN, Answers, connected, echo, text_of
+
+pytestmark = pytest.mark.usefixtures("workplace")
 
 TOOLS = """
 from anabranch import BranchContext, HandoffTool, tool
@@ -41,17 +43,6 @@ def {tool}() -> int:
 """
 KEYS = ["k" * 32]
 OPTIONS = ServerOptions(keys=KEYS)
-
-
-@pytest.fixture(autouse=True)
-def clean_imports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """What a target imports is forgotten again; the targets lie in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
 
 
 def names(found: Found) -> list[str]:
@@ -219,12 +210,3 @@ def test_two_servers_with_the_same_tool_are_refused() -> None:
     found = Found([], [server_with("first", "a"), server_with("second", "a")])
     with pytest.raises(UsageError, match="Two servers have a tool named a"):
         assemble(found, OPTIONS)
-
-
-def test_two_tools_of_the_same_name_are_refused() -> None:
-    @tool(name="loose")
-    async def other(ctx: BranchContext) -> int:
-        return 2
-
-    with pytest.raises(UsageError, match="Two tools are named loose"):
-        assemble(Found([loose, other]), OPTIONS)

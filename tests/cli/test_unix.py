@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from anabranch.cli import main
 from anabranch.cli._output import WARNING
+from anabranch.errors import typed_command
+from tests.cli.running import Run
+from tests.cli.stopping import ANABRANCH, SERVE, started, url_of
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("own_modules")
@@ -52,13 +53,9 @@ def loud(tmp_path: Path) -> str:
     return str(file)
 
 
-def anabranch(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "anabranch", *arguments]
-
-
 def test_the_output_of_a_server_over_stdio_is_on_stderr_after_one_warning(loud: str) -> None:
     done = subprocess.run(
-        anabranch("call", loud, "loud"), check=True, capture_output=True, text=True
+        [*ANABRANCH, "call", loud, "loud"], check=True, capture_output=True, text=True
     )
     assert done.stdout == '"done"\n'
     assert done.stderr.splitlines() == [
@@ -73,7 +70,7 @@ def test_a_reader_that_has_had_enough_ends_the_command_quietly(loud: str) -> Non
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        anabranch("list", loud), check=False, stdout=writing, stderr=subprocess.PIPE, text=True
+        [*ANABRANCH, "list", loud], check=False, stdout=writing, stderr=subprocess.PIPE, text=True
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "loaded\n")
@@ -94,31 +91,47 @@ def test_a_reader_that_has_had_enough_ends_the_command_quietly(loud: str) -> Non
     ],
     ids=" ".join,
 )
-def test_every_command_says_its_version(
-    capsys: pytest.CaptureFixture[str], command: list[str]
-) -> None:
-    assert main(["--version"]) == 0
-    version = capsys.readouterr().out
-    assert main([*command, "--version"]) == 0
-    assert capsys.readouterr().out == version
+def test_every_command_says_its_version(run: Run, command: list[str]) -> None:
+    version = run("--version")
+    assert (version.status, run(*command, "--version")) == (0, version)
 
 
 def test_requests_over_http_are_logged_on_request(loud: str) -> None:
-    command = anabranch("serve", loud, "--transport=http", "--port=0", "--access-log")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        lines = iter(process.stderr.readline, "")
-        url = next(line for line in lines if " at http" in line).rpartition(" at ")[2].strip()
-        httpx2.get(url, timeout=PATIENCE)
-        assert '"GET /mcp HTTP/1.1"' in next(line for line in lines if "uvicorn.access" in line)
-        process.terminate()
-        process.wait(PATIENCE)
+    with started(*SERVE, loud, "--access-log") as server:
+        httpx2.get(url_of(server), timeout=PATIENCE)
+        assert server.stderr is not None
+        logged = next(line for line in server.stderr if "uvicorn.access" in line)
+    assert '"GET /mcp HTTP/1.1"' in logged
 
 
-def test_an_error_of_a_decorator_points_at_the_authors_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_a_decorator_points_at_the_authors_line(tmp_path: Path, run: Run) -> None:
     file = tmp_path / "tools.py"
     file.write_text(WRONG)
-    assert main(["list", str(file)]) == 2
-    assert f"(line 9 of {file})" in capsys.readouterr().err
+    assert f"(line 9 of {file})" in run.refusal("list", str(file))
+
+
+def test_a_typed_command_line_is_known_to_its_command_alone(run: Run, served: Path) -> None:
+    run("list", str(served))
+    assert typed_command.get() == ""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], []])
+def test_help_names_every_command(run: Run, arguments: list[str]) -> None:
+    status, out, shown = run(*arguments)
+    assert (status, shown) == (0, "")
+    assert all(command in out for command in ("serve", "call", "check", "demo", "tree"))
+
+
+def test_a_store_that_cannot_be_reached_is_reported_at_once(
+    run: Run, served: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    status, out, shown = run("serve", str(served), "--store", f"sqlite:///{tmp_path}/file/calls.db")
+    assert (status, out) == (1, "")
+    assert "cannot be opened" in shown
+
+
+def test_an_interrupt_ends_a_command_without_a_traceback(run: Run, tmp_path: Path) -> None:
+    target = tmp_path / "target.py"
+    target.write_text("raise KeyboardInterrupt")
+    assert run("serve", str(target)) == (130, "", "anabranch: cancelled\n")

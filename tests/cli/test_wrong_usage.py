@@ -69,11 +69,10 @@ USAGES = {
 
 @pytest.mark.parametrize("usage", USAGES)
 def test_wrong_usage_is_refused_in_one_line(
-    usage: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    usage: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ENGINE", "MODEL", "STORE", "TOKEN"):
         monkeypatch.delenv(f"ANABRANCH_{name}", raising=False)
     monkeypatch.setenv("ANABRANCH_KEYS", "k" * 32)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(sys, "path", [*sys.path])
     assert USAGES[usage] in run.refusal(*shlex.split(usage))

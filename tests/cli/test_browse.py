@@ -3,19 +3,19 @@
 import builtins
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from textual.widgets import Tree as TreeWidget
 
-from anabranch.cli import main
 from anabranch.cli._browse_command import command_for
 from anabranch.cli._browser import Browser
 from anabranch.errors import install_command
 from anabranch.tree import Tree
 from tests.chat.sessions import feed, session, tree_of
 from tests.cli.browsing import browsing, details, until
+from tests.cli.chats import Desk
+from tests.cli.running import Run
 from tests.cli.terminals import CTRL_C, terminal
 
 
@@ -154,21 +154,15 @@ async def test_ctrl_c_leaves_also_while_a_name_is_typed() -> None:
     assert (app.return_value, app.return_code) == (None, 130)
 
 
-def test_without_a_terminal_there_is_no_browsing(
-    script: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["chat", "--thread", "t", "--script", str(script)]) == 1  # there is no model
-    capsys.readouterr()
-    assert main(["browse", "t"]) == 2
-    assert capsys.readouterr().err == (
+@pytest.mark.usefixtures("thread")
+def test_without_a_terminal_there_is_no_browsing(run: Run) -> None:
+    assert run.refusal("browse", "t") == (
         "anabranch: There is no terminal to browse at. anabranch tree show works without it.\n"
     )
 
 
-def test_at_a_terminal_it_is_left_and_the_terminal_is_as_it_was(
-    script: Path, tmp_path: Path
-) -> None:
-    assert main(["chat", "--thread", "t", "--script", str(script)]) == 1
+@pytest.mark.usefixtures("thread")
+def test_at_a_terminal_it_is_left_and_the_terminal_is_as_it_was() -> None:
     with terminal("browse", "t", status=130, whole=True) as person:
         person.wait_until(lambda screen: "user  hello" in screen and "Continue" in screen)
         person.store("browse")
@@ -183,19 +177,13 @@ def test_the_command_to_go_on_is_one_that_a_shell_takes() -> None:
 
 
 @pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.delenv("ANABRANCH_STORE", raising=False)
-    script = tmp_path / "script.txt"
-    script.write_text("hello")
-    return script
+def thread(desk: Desk) -> None:
+    """The conversation `t`, whose message has no reply."""
+    desk.lead("--thread", "t", lines="hello")
 
 
-def test_without_the_extra_the_error_names_it(
-    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["chat", "--thread", "t", "--script", str(script)]) == 1  # there is no model
-    capsys.readouterr()
+@pytest.mark.usefixtures("thread")
+def test_without_the_extra_the_error_names_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     known = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:
@@ -205,17 +193,13 @@ def test_without_the_extra_the_error_names_it(
 
     monkeypatch.delitem(sys.modules, "anabranch.cli._browser", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
-    assert main(["browse", "t"]) == 2
-    assert capsys.readouterr().err == (
+    assert run.refusal("browse", "t") == (
         "anabranch: `anabranch browse t` needs the package 'textual', which is not installed. anabranch tree"
         f" show works without it. Install it: {install_command('tui')}\n"
     )
 
 
-def test_without_a_conversation_there_is_nothing_to_browse(
-    script: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["browse"]) == 2
-    assert "There is no conversation yet." in capsys.readouterr().err
-    assert main(["browse", "t"]) == 1
-    assert "t" in capsys.readouterr().err
+@pytest.mark.usefixtures("desk")
+def test_without_a_conversation_there_is_nothing_to_browse(run: Run) -> None:
+    assert "There is no conversation yet." in run.refusal("browse")
+    assert run("browse", "t").status == 1

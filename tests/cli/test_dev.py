@@ -44,21 +44,16 @@ async def greeting(tools: ReloadedTools) -> object:
     return await run_tool(found.tool, {}, MockClient())
 
 
-async def test_a_changed_file_is_loaded_again(file: Path) -> None:
-    tools = ReloadedTools([str(file)], Console(StringIO()))
-    assert await greeting(tools) == "Hello Ann"
+async def test_a_changed_file_and_a_module_that_it_imports_are_loaded_again(file: Path) -> None:
+    shown = StringIO()
+    tools = ReloadedTools([str(file)], Console(shown))
     write(file, TOOLS.replace("{name}", "dear {name}"))
     await tools.reload()
     assert await greeting(tools) == "Hello dear Ann"
-
-
-async def test_modules_of_the_author_that_a_tool_imports_are_loaded_again(file: Path) -> None:
-    shown = StringIO()
-    tools = ReloadedTools([str(file)], Console(shown))
     write(file.with_name("words.py"), 'WORD = "Servus"')
     await tools.reload()
-    assert await greeting(tools) == "Servus Ann"
-    assert shown.getvalue() == "Reloaded.\n"
+    assert await greeting(tools) == "Servus dear Ann"
+    assert shown.getvalue() == "Reloaded.\n" * 2
 
 
 @pytest.mark.parametrize(
@@ -135,9 +130,7 @@ def answered(interrupt: dict[str, Any], payload: dict[str, Any], run: str) -> di
     return resume(entry, run=run)
 
 
-async def test_a_call_asks_the_user_and_does_something_else_after_an_edit(
-    tmp_path: Path,
-) -> None:
+async def test_a_call_asks_the_user_and_does_something_else_after_an_edit(tmp_path: Path) -> None:
     file = write(tmp_path / "tools.py", ASKING)
     (tmp_path / "replies.json").write_text('[{"text": "Any"}]')
     with developing(tmp_path, "--model", "script:replies.json") as address:

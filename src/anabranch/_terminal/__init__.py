@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from anabranch._terminal.forms import DismissedError, ask_consent, ask_form, ask_text
     from anabranch._terminal.interrupts import (
         STILL_RUNNING,
+        handled_by,
         on_interrupt,
         run_command,
         woken_by_signals,
@@ -40,7 +41,7 @@ else:
             ".console": "Console",
             ".exits": "CommandError FailedError LeftError UsageError",
             ".forms": "DismissedError ask_consent ask_form ask_text",
-            ".interrupts": "STILL_RUNNING on_interrupt run_command woken_by_signals",
+            ".interrupts": "STILL_RUNNING handled_by on_interrupt run_command woken_by_signals",
             ".live_region": "LiveRegion",
             ".logs": "JsonFormatter log_to_stderr",
             ".respondent": "NO_MODEL Respondent",

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import NoReturn, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
@@ -25,6 +25,7 @@ from anabranch._terminal.exits import LeftError
 if sys.platform != "win32":
     import termios
 
+Handler: TypeAlias = Callable[[int, FrameType | None], object]
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
@@ -79,14 +80,22 @@ def on_interrupt(
     if threading.current_thread() is not threading.main_thread():
         yield interrupts
         return
-    with woken_by_signals(asyncio.get_running_loop()):
-        before = {number: signal.signal(number, interrupts.first) for number in numbers}
+    with woken_by_signals(asyncio.get_running_loop()), handled_by(interrupts.first, numbers):
         try:
             yield interrupts
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             interrupts.close()
+
+
+@contextmanager
+def handled_by(handler: Handler, numbers: Sequence[signal.Signals]) -> Generator[None]:
+    """Let ``handler`` handle the signals ``numbers`` within the block."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 class Interrupts:

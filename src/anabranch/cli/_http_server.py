@@ -27,7 +27,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from anabranch._aio import STOPPING
-from anabranch._terminal import Console, FailedError
+from anabranch._terminal import Console, FailedError, handled_by
 from anabranch.mcp import GRACE
 
 logger: logging.Logger = logging.getLogger("anabranch.cli")
@@ -54,12 +54,8 @@ def _cut_off(why: str) -> NoReturn:
 class Lifetime:
     """ASGI middleware that tells an application when its server stops, and limits the time to stop.
 
-    Args:
-        app: the application.
-        grace: seconds from the signal to the end of the process.
-        around: a context that is entered before the application starts, and left after its end.
-        on_started: called when the application has started.
-        cut_off: ends the process, and reports the reason.
+    The process ends ``grace`` seconds after the signal at the latest, by ``cut_off`` if need be. The
+    application starts and ends within ``around``.
     """
 
     def __init__(
@@ -129,13 +125,8 @@ class Lifetime:
             if callable(handler := before[signal.Signals(number)]):
                 handler(number, frame)
 
-        for number in SIGNALS:
-            signal.signal(number, heard)
-        try:
+        with handled_by(heard, SIGNALS):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun, complete = False, False
@@ -221,20 +212,12 @@ def serve_app(
     on_started: Callable[[], object],
     around: AbstractAsyncContextManager[object] | None = None,
 ) -> None:
-    """Serve an application in this process until Ctrl-C or SIGTERM.
-
-    Args:
-        app: the application.
-        listener: the socket on which clients reach it.
-        bounds: the limits of the process.
-        on_started: called when the application serves.
-        around: a context that is entered before the application starts, and left after its end.
-    """
+    """Serve an application in this process, within ``around``, until Ctrl-C or SIGTERM."""
     lifetime = Lifetime(app, bounds.grace, on_started=on_started)
 
     async def serve() -> None:
         async with around or nullcontext():
-            with _signals_ignored():  # uvicorn raises the signal again after its end
+            with handled_by(_ignore, SIGNALS):  # uvicorn raises the signal again after its end
                 await uvicorn.Server(configure(lifetime, bounds)).serve([listener])
 
     try:
@@ -246,14 +229,7 @@ def serve_app(
 def serve_workers(
     make: Callable[[], ASGIApp], listener: socket.socket, number: int, bounds: Bounds
 ) -> None:
-    """Serve an application in ``number`` processes until Ctrl-C or SIGTERM.
-
-    Args:
-        make: returns the application; it is pickled, and called in each process.
-        listener: the socket on which clients reach it.
-        number: the number of processes.
-        bounds: the limits of each process.
-    """
+    """Serve an application in ``number`` processes until Ctrl-C or SIGTERM; each calls ``make``."""
     supervisor = Multiprocess(configure(_Made(make), bounds, number), [listener])
     logging.getLogger("uvicorn.error").setLevel(
         logging.INFO
@@ -276,14 +252,5 @@ class _Made:
         return self._make, ()
 
 
-@contextmanager
-def _signals_ignored() -> Generator[None]:
-    def ignore(_number: int, _frame: FrameType | None) -> None:
-        """Do nothing. Started processes inherit ``SIG_IGN``, but no handler such as this one."""
-
-    before = [signal.signal(number, ignore) for number in SIGNALS]
-    try:
-        yield
-    finally:
-        for number, handler in zip(SIGNALS, before, strict=True):
-            signal.signal(number, handler)
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Ignore a signal. Started processes inherit ``SIG_IGN``, but no handler such as this one."""

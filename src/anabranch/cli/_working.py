@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from anabranch._budget import Limits
-from anabranch._terminal import Console, FailedError, woken_by_signals
+from anabranch._terminal import Console, FailedError, handled_by, woken_by_signals
 from anabranch.agents import TurnLimits
 from anabranch.cli._chat_parts import ChatParts
 from anabranch.cli._options import of_tools
@@ -57,13 +57,8 @@ def _until_signal() -> Generator[asyncio.Event]:
         del number, frame
         loop.call_soon_threadsafe(ended.set)
 
-    with woken_by_signals(loop):
-        before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield ended
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    with woken_by_signals(loop), handled_by(end, (signal.SIGINT, signal.SIGTERM)):
+        yield ended
 
 
 def _end_within(seconds: float) -> None:

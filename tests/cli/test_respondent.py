@@ -20,7 +20,7 @@ from anabranch.messages import (
     UrlRequest,
 )
 from anabranch.models import ScriptedModel
-from tests.cli.typist import answering
+from tests.cli.typist import CTRL_D, answering, typing
 
 ASKED = SampleRequest(messages=(user("Why?"),), max_tokens=10)
 NAME = ElicitRequest(
@@ -34,21 +34,15 @@ NAME = ElicitRequest(
 PAY = UrlRequest(message="Please pay.", url="https://pay.example/1", elicitation_id="e1")
 
 
-def away() -> tuple[Console, io.StringIO]:
-    """A console without a person."""
+def at(*, person: bool = False, **options: Any) -> tuple[Respondent, io.StringIO]:
+    """A respondent, at a terminal if there is a person; what they type comes from a pipe."""
     shown = io.StringIO()
-    return Console(shown, interactive=False), shown
-
-
-def present() -> tuple[Console, io.StringIO]:
-    """A console that somebody sits at; what they type comes from a pipe."""
-    shown = io.StringIO()
-    return Console(shown, interactive=True), shown
+    return Respondent(Console(shown, interactive=person), **options), shown
 
 
 async def test_without_a_person_questions_are_declined_with_a_reason() -> None:
-    console, shown = away()
-    reply = await Respondent(console).elicit(NAME, step_id="t/name.1")
+    respondent, shown = at()
+    reply = await respondent.elicit(NAME, step_id="t/name.1")
     assert reply.action == "decline"
     assert shown.getvalue() == (
         "Declined the question 't/name.1' (Who are you?): there is no terminal to ask at."
@@ -57,22 +51,20 @@ async def test_without_a_person_questions_are_declined_with_a_reason() -> None:
 
 
 async def test_a_question_without_a_step_is_called_by_its_words() -> None:
-    console, shown = away()
-    await Respondent(console).elicit(NAME)
+    respondent, shown = at()
+    await respondent.elicit(NAME)
     assert shown.getvalue().startswith("Declined 'Who are you?': there is no terminal")
 
 
 async def test_a_file_answers_and_the_answer_is_reported() -> None:
-    console, shown = present()
-    respondent = Respondent(console, answers=Answers([{"accept": {"name": "Ann"}}]))
+    respondent, shown = at(person=True, answers=Answers([{"accept": {"name": "Ann"}}]))
     reply = await respondent.elicit(NAME, step_id="t/name.1")
     assert reply.content == {"name": "Ann"}
     assert shown.getvalue() == 'Who are you?\n> accept {"name": "Ann"}\n'
 
 
 async def test_with_a_file_the_person_is_never_asked() -> None:
-    console, shown = present()
-    respondent = Respondent(console, answers=Answers([]))
+    respondent, shown = at(person=True, answers=Answers([]))
     reply = await respondent.elicit(NAME, step_id="t/name.1")
     assert reply.action == "decline"
     missing = "No answer is left for the question 't/name.1' (Who are you?): declined."
@@ -82,28 +74,26 @@ async def test_with_a_file_the_person_is_never_asked() -> None:
 
 
 async def test_answers_that_nothing_asked_for_are_reported() -> None:
-    console, shown = away()
-    Respondent(console, answers=Answers([{"decline": True}])).report_left()
-    Respondent(console).report_left()
-    assert (
-        shown.getvalue()
-        == 'No question used the answer {"decline":true}. The tool asked nothing.\n'
-    )
+    respondent, shown = at(answers=Answers([{"decline": True}]))
+    respondent.report_left()
+    unused = 'No question used the answer {"decline":true}. The tool asked nothing.\n'
+    assert shown.getvalue() == unused
+    respondent, shown = at()
+    respondent.report_left()
+    assert shown.getvalue() == ""
 
 
 async def test_the_file_goes_before_the_model() -> None:
-    console, _ = away()
-    respondent = Respondent(
-        console, sampler=ScriptedModel([{"text": "model"}]), answers=Answers([{"sample": "file"}])
-    )
+    model, answers = ScriptedModel([{"text": "model"}]), Answers([{"sample": "file"}])
+    respondent, _ = at(sampler=model, answers=answers)
     said = [(await respondent.sample(ASKED, step_id="t/sample.1")).text for _ in range(2)]
     assert said == ["file", "model"]
 
 
 async def test_without_a_model_and_an_answer_a_sample_is_an_error() -> None:
-    console, shown = away()
+    respondent, shown = at(answers=Answers([]))
     with pytest.raises(AnswerError, match="the client has no model"):
-        await Respondent(console, answers=Answers([])).sample(ASKED, step_id="t/sample.1")
+        await respondent.sample(ASKED, step_id="t/sample.1")
     assert "t/sample.1: give --model NAME or set ANABRANCH_MODEL" in shown.getvalue()
 
 
@@ -112,9 +102,9 @@ async def test_a_model_that_fails_is_reported_here_and_not_to_the_server() -> No
         async def sample(self, request: SampleRequest) -> SampleReply:
             raise RuntimeError("key sk-123 is not valid")
 
-    console, shown = away()
+    respondent, shown = at(sampler=Broken())
     with pytest.raises(AnswerError) as raised:
-        await Respondent(console, sampler=Broken()).sample(ASKED, step_id="t/sample.1")
+        await respondent.sample(ASKED, step_id="t/sample.1")
     assert str(raised.value) == "the client's model failed"
     assert shown.getvalue() == "The model failed: key sk-123 is not valid\n"
 
@@ -133,8 +123,8 @@ async def test_a_model_that_fails_is_reported_here_and_not_to_the_server() -> No
 def test_a_capability_that_nobody_here_has_is_not_declared(
     interactive: bool, model: bool, answers: list[object] | None, sampling: bool, tools: bool
 ) -> None:
-    respondent = Respondent(
-        Console(io.StringIO(), interactive=interactive),
+    respondent, _ = at(
+        person=interactive,
         sampler=ScriptedModel([]) if model else None,
         answers=None if answers is None else Answers(answers),
     )
@@ -143,26 +133,24 @@ def test_a_capability_that_nobody_here_has_is_not_declared(
 
 
 async def test_the_person_fills_forms_and_consents_to_addresses() -> None:
-    console, shown = present()
+    respondent, shown = at(person=True)
     with answering(("name", "Ann\r"), ("Will you", "y\r")):
-        named = await Respondent(console).elicit(NAME, step_id="t/name.1")
-        paid = await Respondent(console).elicit(PAY, step_id="t/url.1")
+        named = await respondent.elicit(NAME, step_id="t/name.1")
+        paid = await respondent.elicit(PAY, step_id="t/url.1")
     assert (named.content, paid.action) == ({"name": "Ann"}, "accept")
     assert "\nWho are you?\n(Esc cancels, Ctrl-D declines)\n" in shown.getvalue()
     assert "Please pay.\n  https://pay.example/1\n" in shown.getvalue()
 
 
 async def test_the_person_answers_in_the_place_of_a_model() -> None:
-    console, shown = present()
+    respondent, shown = at(person=True)
     image = ImageBlock(data="aGk=", mime_type="image/png")
     request = SampleRequest(
         system_prompt="Be brief.",
         messages=(user("Hi"), assistant("Yes?"), user([TextBlock(text="See:"), image])),
         max_tokens=10,
     )
-    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        pipe.send_text("A picture.\r")
-        reply = await Respondent(console).sample(request, step_id="t/sample.1")
+    reply = await typing("A picture.\r", lambda: respondent.sample(request, step_id="t/sample.1"))
     assert (reply.text, reply.model, reply.usage) == ("A picture.", "user", None)
     shown_lines = shown.getvalue().splitlines()
     assert "  system: Be brief." in shown_lines
@@ -171,16 +159,13 @@ async def test_the_person_answers_in_the_place_of_a_model() -> None:
 
 
 async def test_a_user_silent_for_the_model_is_an_error() -> None:
-    console, _ = present()
-    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        pipe.send_text("\x04")
-        with pytest.raises(AnswerError, match="the user did not answer"):
-            await Respondent(console).sample(ASKED, step_id="t/sample.1")
+    respondent, _ = at(person=True)
+    with pytest.raises(AnswerError, match="the user did not answer"):
+        await typing(CTRL_D, lambda: respondent.sample(ASKED, step_id="t/sample.1"))
 
 
 async def test_questions_that_come_at_once_are_shown_one_at_a_time() -> None:
-    console, shown = present()
-    respondent = Respondent(console)
+    respondent, shown = at(person=True)
     replies: list[object] = []
 
     async def ask(message: str) -> None:
@@ -202,8 +187,7 @@ async def test_questions_that_come_at_once_are_shown_one_at_a_time() -> None:
 
 
 async def test_lines_wait_until_the_question_on_the_screen_is_answered() -> None:
-    console, shown = present()
-    respondent = Respondent(console)
+    respondent, shown = at(person=True)
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(respondent.elicit, NAME)
@@ -225,8 +209,8 @@ async def test_lines_wait_until_the_question_on_the_screen_is_answered() -> None
 async def test_progress_is_a_line(
     message: str, progress: float, total: float | None, line: str
 ) -> None:
-    console, shown = away()
-    await Respondent(console).notify(message, progress, total)
+    respondent, shown = at()
+    await respondent.notify(message, progress, total)
     assert shown.getvalue() == f"{line}\n"
 
 
@@ -265,8 +249,7 @@ FILLED = [("name", "Ann\r"), ("nights", "9\r"), ("late", "y\r")]
 async def test_fields_that_did_not_fit_are_asked_again_and_the_others_stay(
     reason: str, keys: list[tuple[str, str]], content: object
 ) -> None:
-    console, _ = present()
-    respondent = Respondent(console)
+    respondent, _ = at(person=True)
     again = TRIP.model_copy(
         update={"message": f"Where to?\n\n(The last answer did not fit: {reason}.)"}
     )
@@ -276,15 +259,14 @@ async def test_fields_that_did_not_fit_are_asked_again_and_the_others_stay(
 
 
 async def test_words_like_those_of_a_repetition_do_not_fill_a_form() -> None:
-    console, _ = present()
+    respondent, _ = at(person=True)
     message = "Where to?\n\n(The last answer did not fit: nights: No.)"
     with answering(*FILLED):
-        reply = await Respondent(console).elicit(TRIP.model_copy(update={"message": message}))
+        reply = await respondent.elicit(TRIP.model_copy(update={"message": message}))
     assert reply.content == {"name": "Ann", "nights": 9, "late": True}
 
 
 async def test_an_answer_of_a_file_is_read_by_its_plain_meaning() -> None:
-    console, _ = away()
     kinds = {
         "name": "string",
         "note": "string",
@@ -304,7 +286,7 @@ async def test_an_answer_of_a_file_is_read_by_its_plain_meaning() -> None:
         "tag": None,
         "day": "",
     }
-    respondent = Respondent(console, answers=Answers([{"accept": given}]))
+    respondent, _ = at(answers=Answers([{"accept": given}]))
     reply = await respondent.elicit(ElicitRequest(message="Who?", requested_schema=form))
     assert reply.content == {"name": "", "seats": 3, "ok": True, "size": 1.5, "tag": None}
     respondent.require_fitting()

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 import questionary
 from prompt_toolkit.filters import Always
@@ -31,6 +31,8 @@ from anabranch.messages import ElicitReply, ElicitRequest
 
 if sys.platform != "win32":
     import termios
+
+T = TypeVar("T")
 
 HINT = "(Esc cancels, Ctrl-D declines)"
 
@@ -154,16 +156,23 @@ async def _ask_field(
         )
         return await _run(question, begins=begins or field.type == "boolean")
 
-    def verdict(typed: str) -> bool | str:
+    read = partial(field.read, required=required)
+    prefilled = "" if field.default is None else printable(str(field.default))
+    typed = await _run(questionary.text(label, prefilled, validate=_verdict(read)), begins=begins)
+    return read(cast("str", typed))
+
+
+def _verdict(read: Callable[[T], object]) -> Callable[[T], bool | str]:
+    """Return the check of a prompt: whether ``read`` takes the answer, or else its words."""
+
+    def verdict(given: T) -> bool | str:
         try:
-            field.read(typed, required=required)
+            read(given)
         except ValueError as error:
             return printable(str(error))
         return True
 
-    prefilled = "" if field.default is None else printable(str(field.default))
-    typed = await _run(questionary.text(label, prefilled, validate=verdict), begins=begins)
-    return field.read(cast("str", typed), required=required)
+    return verdict
 
 
 async def _ask_list(
@@ -171,30 +180,18 @@ async def _ask_list(
 ) -> JsonValue | LeaveOut:
     """Ask for the entries of a list on one line."""
 
-    def verdict(typed: str) -> bool | str:
-        try:
-            field.listed(typed.split(","), required=required)
-        except ValueError as error:
-            return printable(str(error))
-        return True
+    def read(typed: str) -> JsonValue | LeaveOut:
+        return field.listed(typed.split(","), required=required)
 
     given = field.default if isinstance(field.default, list) else []
     prefilled = printable(", ".join(map(str, given)))
     question = questionary.text(
-        printable(f"{label} separated by commas:"), prefilled, validate=verdict
+        printable(f"{label} separated by commas:"), prefilled, validate=_verdict(read)
     )
-    typed = cast("str", await _run(question, begins=begins))
-    return field.listed(typed.split(","), required=required)
+    return read(cast("str", await _run(question, begins=begins)))
 
 
 def _checkbox(field: Field, label: str, *, required: bool) -> Question:
-    def verdict(values: Sequence[Value]) -> bool | str:
-        try:
-            field.chosen(values, required=required)
-        except ValueError as error:
-            return printable(str(error))
-        return True
-
     chosen = field.default if isinstance(field.default, list) else []
     choices = [
         Choice(printable(option.label), option.const, checked=option.const in chosen)
@@ -204,7 +201,7 @@ def _checkbox(field: Field, label: str, *, required: bool) -> Question:
     return questionary.checkbox(
         label,
         choices,
-        validate=verdict,
+        validate=_verdict(partial(field.chosen, required=required)),
         use_search_filter=many,
         use_jk_keys=not many,
     )

@@ -25,43 +25,31 @@ from anabranch._terminal import UsageError
 PROJECT = ("tool", "anabranch")
 
 
-class ConfigurationFile:
+class ConfigurationFile(Toml):
     """A file as a source of options that the command line leaves out."""
 
-    def __init__(self, toml: Toml) -> None:
-        self._toml = toml
-
     def __call__(self, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-        """Add the file's options to ``arguments``.
-
-        Raises:
-            UsageError: if the file cannot be read, or is no TOML.
-            CycloptsError: if the file has an option that the command does not have.
-        """
+        """Add the file's options to ``arguments``; name a file that cannot be read or is no TOML."""
         try:
-            self._toml(app, commands, arguments)
+            super().__call__(app, commands, arguments)
         except CycloptsError as error:
-            if error.__cause__ is None:
+            if error.__cause__ is None:  # the command does not have such an option
                 raise
-            path = self._toml.source
             raise UsageError(
-                f"{path} cannot be read: {error.__cause__}. Correct the file."
+                f"{self.source} cannot be read: {error.__cause__}. Correct the file."
             ) from error
 
 
 def configuration_files() -> list[ConfigurationFile]:
     """Return the sources of options, the first of which wins."""
     user = user_config_path("anabranch", appauthor=False) / "config.toml"
-    return [
-        *map(ConfigurationFile, _tables("pyproject.toml", root_keys=PROJECT, search_parents=True)),
-        *map(ConfigurationFile, _tables(user)),
-    ]
+    return [*_tables("pyproject.toml", root_keys=PROJECT, search_parents=True), *_tables(user)]
 
 
-def _tables(path: Any, **options: Any) -> Iterator[Toml]:  # noqa: ANN401 - as Toml takes them
+def _tables(path: Any, **options: Any) -> Iterator[ConfigurationFile]:  # noqa: ANN401 - as Toml takes them
     """Yield the command's own table, and then the options for all commands."""
-    yield Toml(path, **options)
-    yield Toml(path, use_commands_as_keys=False, allow_unknown=True, **options)
+    yield ConfigurationFile(path, **options)
+    yield ConfigurationFile(path, use_commands_as_keys=False, allow_unknown=True, **options)
 
 
 def installed_version() -> str:

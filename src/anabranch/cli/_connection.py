@@ -112,8 +112,8 @@ async def open_session(
         ) as client:
             connected = True
             with acting:
-                if era == "saga":
-                    await _require_sagas(client)
+                if era == "saga" and not await offers_sagas(client):
+                    raise UsageError("This server offers no sagas. Leave out --era saga.")
                 return await act(client)
             await _flush(client)
             raise asyncio.CancelledError
@@ -160,11 +160,6 @@ async def _flush(client: Client) -> None:
         return
     with suppress(MCPError), anyio.move_on_after(FAREWELL):
         await client.session.send_ping()
-
-
-async def _require_sagas(client: Client) -> None:
-    if not await offers_sagas(client):
-        raise UsageError("This server offers no sagas. Leave out --era saga.")
 
 
 def _command(target: str) -> list[str]:

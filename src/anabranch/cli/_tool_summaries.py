@@ -109,15 +109,8 @@ WIDEST = 48
 class ToolSummary:
     """One tool of a target.
 
-    Attributes:
-        name: name of the tool.
-        description: description of the tool by its author.
-        parameters: JSON Schema of the arguments.
-        questions: JSON Schemas of the declared questions, by key; ``None`` if the target declares
-            none.
-        requires: capabilities that a client needs to start the tool.
-        limits: limits of every call that are set.
-        annotations: the tool's own hints about its effects.
+    ``questions`` has a JSON Schema for each key, and is ``None`` if the target declares none. A client
+    needs the capabilities ``requires`` to start the tool, whose ``annotations`` hint at its effects.
     """
 
     name: str

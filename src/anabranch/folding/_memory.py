@@ -10,38 +10,32 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from anabranch.folding._branch_store import Branch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.memory import Banks, FinishedBranch, ReasoningBank, bank_of
+from anabranch.messages import Shape
 
 Scrubber: TypeAlias = Callable[[str], Awaitable[str]]
 """Returns a text without its secrets; after an error, the text does not leave its branch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InjectedItem:
-    """A memory that a branch begins with.
+class InjectedItem(Shape):
+    """A memory that a branch begins with: data to consider, not an instruction.
 
-    Attributes:
-        type: ``memory``.
-        id: the id, for feedback on the memory.
-        title: the title.
-        content: the text.
-        scope: the audience of the memory, such as ``user`` or ``org``; empty if unknown.
-        recorded: the day of recording, such as ``2026-11-29``; empty if unknown.
-        tokens: the tokens that the memory takes of the branch's budget, its title included.
+    ``scope`` is the audience of the memory, such as ``user`` or ``org``, and ``recorded`` the day of
+    recording, such as ``2026-11-29``; both are empty if unknown. ``tokens`` are the tokens that the
+    memory takes of the branch's budget, its title included.
     """
 
     type: str = "memory"
     id: str
     title: str
     content: str
-    tokens: int
     scope: str = ""
     recorded: str = ""
+    tokens: int
 
 
 class BranchMemory(Protocol):

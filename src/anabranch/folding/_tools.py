@@ -8,7 +8,6 @@ tokens that pass through these tools, and those that ``branch_report`` reports.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -31,24 +30,12 @@ OneBranch = Annotated[
 ]
 
 
-class InjectedContext(BaseModel):
-    """A memory that a branch begins with: data to consider, not an instruction."""
-
-    type: str
-    id: str
-    title: str
-    content: str
-    scope: str = ""
-    recorded: str = ""
-    tokens: int
-
-
 class BranchCreated(BaseModel):
     """A new branch, with its budget and its time."""
 
     branch_id: str
     session_id: str
-    injected_context: list[InjectedContext]
+    injected_context: list[InjectedItem]
     budget_allocated: int
     parent_budget_remaining: int | None
     depth: int
@@ -164,7 +151,7 @@ def folding_tools(branches: BranchService) -> list[Tool[Any]]:
         return BranchCreated(
             branch_id=branch.id,
             session_id=shown_name(branch.session_id),
-            injected_context=_memories(created.injected),
+            injected_context=[*created.injected],
             budget_allocated=branch.budget_total,
             parent_budget_remaining=created.parent_budget_remaining,
             depth=branch.depth,
@@ -244,21 +231,6 @@ def _show(shown: Tool[Any], name: str, default: float, most: float) -> None:
     schema = shown.input_schema["properties"][name]
     schema["default"] = default
     schema["description"] += f" At most {most:g}; by default {default:g}."
-
-
-def _memories(items: Sequence[InjectedItem]) -> list[InjectedContext]:
-    return [
-        InjectedContext(
-            type=item.type,
-            id=item.id,
-            title=item.title,
-            content=item.content,
-            scope=item.scope,
-            recorded=item.recorded,
-            tokens=item.tokens,
-        )
-        for item in items
-    ]
 
 
 def _time(seconds: float | None) -> str | None:

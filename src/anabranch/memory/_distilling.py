@@ -67,14 +67,14 @@ class Distiller:
         self._sampler = sampler
         self._owner = secrets.token_hex(8)
 
-    async def run(self, *, poll: float = POLL) -> None:
-        """Learn from queued branches without end, with a look into the queue every ``poll`` seconds."""
+    async def run(self) -> None:
+        """Learn from queued branches without end, with a look into the queue every :data:`POLL` seconds."""
         while True:
             try:
                 await self.learn_all()
             except StoreError:
                 logger.warning("the memory's queue cannot be read; trying again", exc_info=True)
-            await pause(self._bank.clock, poll)
+            await pause(self._bank.clock, POLL)
 
     async def learn_all(self) -> int:
         """Learn from each queued branch; return the number of branches.

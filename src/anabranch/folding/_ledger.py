@@ -138,14 +138,7 @@ class Ledger:
     def charge(
         self, branch_id: str, tokens: int, partial: str | None = None, *, forces: bool = True
     ) -> Branch:
-        """Charge used tokens to a branch; at 100 % of its budget it is forced to return.
-
-        Args:
-            branch_id: the branch.
-            tokens: the number of tokens.
-            partial: the partial result, in case the branch is forced to return.
-            forces: whether a used-up budget closes the branch here; otherwise, the caller closes
-                it.
+        """Charge used tokens to a branch; if this ``forces``, a used-up budget closes the branch.
 
         Raises:
             BranchNotActiveError: if the branch has ended.

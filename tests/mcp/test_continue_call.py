@@ -12,7 +12,18 @@ from pydantic import BaseModel
 from anabranch import BranchContext, tool
 from anabranch.mcp import install_fastmcp
 from anabranch.tool import Tool
-from tests.mcp.harness import MODERN, Answers, accept, connected, serving, text_of
+from tests.durable.stores import Modelled
+from tests.mcp.harness import (
+    ERAS,
+    HANDSHAKE,
+    MODERN,
+    Answers,
+    accept,
+    call_once,
+    connected,
+    serving,
+    text_of,
+)
 
 
 class Ok(BaseModel):
@@ -149,3 +160,47 @@ async def test_in_a_namespace_the_tools_are_named_as_the_client_sees_them() -> N
             line = text.partition("call='")[2].partition("'")[0]
             text = text_of(await client.call_tool("in_continue_call", {"call": line}))
     assert text == "done"
+
+
+async def test_a_call_is_continued_once_and_in_any_era() -> None:
+    server = serving(patient(str, "done"), store=Modelled())
+    answers = Answers(lambda _: accept(ok=True))
+    async with connected(server, MODERN, answers) as client:
+        handle = handle_in(await client.call_tool("patient"))
+    async with connected(server, HANDSHAKE, answers) as client:
+        result = await client.call_tool("continue_call", {"call": handle})
+        again = await client.call_tool("continue_call", {"call": handle})
+    assert text_of(result) == "done"
+    assert again.is_error
+    assert "its questions are answered" in text_of(again)
+
+
+NO_HANDLE = "This handle names no call that can continue"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_unknown_handle_is_refused(era: str) -> None:
+    async with connected(serving(patient(str, "done"), store=Modelled()), era, Answers()) as client:
+        refused = await client.call_tool("continue_call", {"call": "call_unknown"})
+    assert refused.is_error
+    assert NO_HANDLE in text_of(refused)
+
+
+async def test_the_name_of_a_call_is_no_handle() -> None:
+    """Steps, and pages to which a call sends users, know that name."""
+    store = Modelled()
+    server = serving(patient(str, "done"), store=store)
+    async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:
+        await call_once(client, "patient", {})
+        (waiting,) = store.model.expired(1e12, 9)
+        refused = await client.call_tool("continue_call", {"call": waiting.call_id})
+    assert refused.is_error
+    assert NO_HANDLE in text_of(refused)
+
+
+@pytest.mark.parametrize("options", [{"store": Modelled(), "continue_calls": False}, {}])
+async def test_a_server_has_no_continue_call_without_a_store_or_when_told(
+    options: dict[str, Any],
+) -> None:
+    async with connected(serving(patient(str, "done"), **options), MODERN, Answers()) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["patient"]

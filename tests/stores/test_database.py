@@ -350,18 +350,6 @@ def one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_connection")
-async def test_a_connection_that_breaks_in_use_is_reported_once(postgres: Any) -> None:
-    async with opened(partial(open_store, postgres.new_url())) as store:
-        await store.begin(a_call())
-        await store.find("call_1")
-        postgres.close_connections()
-
-        with pytest.raises(StoreError, match="is shutting down; try again"):
-            await store.find("call_1")
-        assert await store.find("call_1") == a_call()
-
-
-@pytest.mark.usefixtures("one_connection")
 async def test_when_one_connection_breaks_the_others_are_tested(
     postgres: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ async def test_a_compensation_that_fails_is_run_again_until_it_succeeds(store: C
         await fail(desk, store, first.request_state, numbered(first, 0))
     partly_undone = [*BUILT, ("build", "d"), ("raze", "d"), ("raze", "c"), ("raze", "a")]
     assert town.done == partly_undone
+    assert await state_of(store) == "undoing"
     for _ in range(2):
         desk.clock.advance(31)
         async with desk.clock.running():
@@ -118,6 +119,7 @@ async def test_a_compensation_that_fails_is_run_again_until_it_succeeds(store: C
     assert await reaper(desk, store).expire() == 0
     assert await fail(desk, store, first.request_state, numbered(first, 0)) == "razed"
     assert town.done == [*partly_undone, ("raze", "b")]
+    assert await state_of(store) == "failed"
 
 
 def for_ever(store: CallStore) -> Durability:
@@ -187,20 +189,6 @@ async def state_of(store: CallStore) -> str:
     record = await store.find("call_1")
     assert record is not None
     return str(record.state)
-
-
-async def test_a_failed_call_that_is_undone_later_has_failed(store: CallStore) -> None:
-    desk = Desk(found, always(n=0), policy=patiently)
-    town.broken.add("b")
-    first = asking(await desk.request(desk.service(store)))
-    async with desk.clock.running():
-        await fail(desk, store, first.request_state, numbered(first, 0))
-    assert await state_of(store) == "undoing"
-    town.broken.clear()
-    desk.clock.advance(31)
-    assert await reaper(desk, store).expire() == 1
-    assert await state_of(store) == "failed"
-    assert await fail(desk, store, first.request_state, numbered(first, 0)) == "razed"
 
 
 async def test_a_failed_call_that_another_has_undone_has_its_error(store: CallStore) -> None:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.types import UserDefinedType
 
-from anabranch.errors import StoreError
+from anabranch.errors import StoreError, needs_extra
 from anabranch.memory import Filter, Memory
 from anabranch.stores._database import Database
 from anabranch.stores._memory_tables import (
@@ -145,7 +146,6 @@ _PGVECTOR = (
     "The Postgres store lacks pgvector (0.8 or newer), which embeddings need: install it and let an"
     " administrator run CREATE EXTENSION vector, or configure no embedder."
 )
-_NUMPY = 'Embeddings in a SQLite store need numpy: install "anabranch[memory]".'
 _LOCK = 0x616E6163  # any number except the schema's lock
 
 
@@ -266,11 +266,8 @@ def _normalised(vector: Sequence[float]) -> list[float]:
 
 
 def _numpy() -> Any:  # noqa: ANN401 - numpy is optional, so its types may be missing
-    try:
-        import numpy  # noqa: PLC0415, ICN001
-    except ModuleNotFoundError as error:
-        raise StoreError(_NUMPY) from error
-    return numpy
+    with needs_extra("memory", "The search for vectors in a SQLite store", StoreError):
+        return import_module("numpy")
 
 
 def _packed(vector: Sequence[float]) -> bytes:

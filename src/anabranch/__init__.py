@@ -14,7 +14,7 @@ value. The same function runs unchanged over every edge. The public modules:
     anabranch.agents          agents that work on a conversation tree
     anabranch.chat            the chat: sessions, commands and plugins
     anabranch.cli             the command line
-    anabranch.engines         engines that wake calls on a worker, and run periodic work
+    anabranch.engines         engines that wake calls on a worker
     anabranch.errors          the hierarchy of errors
     anabranch.folding         branches in which agents do subtasks, with budgets and deadlines
     anabranch.mcp             serve and call tools over the Model Context Protocol

@@ -14,17 +14,13 @@ from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, tool
-from anabranch.cli import _combined_server
 from anabranch.cli._combined_server import (
-    ServerRecipe,
     assemble,
     server_options,
     tool_names,
 )
 from anabranch.cli._serve_options import Asking, Persistence
 from anabranch.cli._targets import Found
-from anabranch.engines import InProcessEngine
-from anabranch.errors import StoreError
 from anabranch.mcp import install
 from anabranch.stores import open_store
 from tests.cli.served import Confirm
@@ -141,26 +137,3 @@ async def test_the_lifespan_of_a_server_that_was_found_still_runs() -> None:
     make = partial(assemble, beside(), server_options([KEY], persistence=persistence))
     async with Client(await to_thread.run_sync(make), mode=MODERN):
         assert STARTED.is_set()
-
-
-async def test_the_engine_of_a_server_is_opened_once_and_closed_at_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[InProcessEngine] = []
-
-    def open_engine(name: str | None, store: str | None) -> InProcessEngine:
-        assert (name, store) == ("shared", "memory:")
-        opened.append(InProcessEngine())
-        return opened[-1]
-
-    monkeypatch.setattr(_combined_server, "open_engine", open_engine)
-    target = tmp_path / "tools.py"
-    target.write_text("from tests.cli.test_persistence import loose\n")
-    persistence = Persistence("memory:", engine="shared")
-    recipe = ServerRecipe((str(target),), None, (KEY,), persistence)
-    made = await to_thread.run_sync(recipe.make_server)
-    [engine] = opened
-    async with made.around:
-        assert (await engine.backlog()).waiting == 0
-    with pytest.raises(StoreError, match="closed"):
-        await engine.backlog()

@@ -32,7 +32,6 @@ USAGES = {
     "serve --folding --transport http --workers 2": "Give --store URL",
     "serve --folding --shared-memory web": "Give both options.",
     "serve --memory --shared-memory 'web '": "'web ' is no name",
-    "serve --folding --engine dbos": "Give --store postgresql://",
     "serve --folding --code-version ~": "A version of the code is 1 to 100",
     "call missing.py tool": "There is no file missing.py",
     "call tools.py x --header 'X: y'": "for a server at a URL",

@@ -9,7 +9,6 @@ import pytest
 
 from anabranch import BranchContext, tool
 from anabranch._durable import CallRecord, CallState, CallStore, Durability, Reaper, expiry
-from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 from anabranch.mcp import Installation, ServerOptions
 from anabranch.testing import ManualClock
@@ -161,14 +160,12 @@ async def test_the_reaper_continues_after_any_failure(
 ) -> None:
     store = Failing(Modelled())
     desk = Desk(ready, always(n=1))
-    running = asyncio.ensure_future(
-        Reaper(desk.service(store), TOOLS).run(InProcessEngine(desk.clock))
-    )
+    running = asyncio.ensure_future(Reaper(desk.service(store), TOOLS).run())
     for _ in range(3):
         await store.until("failed")
         desk.clock.advance(expiry.INTERVAL)
     assert not running.done()
-    assert caplog.messages == ["expired calls of ready, slow: not done this time, and tried again"]
+    assert caplog.messages == ["expired calls: not done this time, and tried again"]
     running.cancel()
     await asyncio.wait({running})
     assert running.cancelled()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from anabranch.engines import Wake
-from anabranch.engines._advances import Advances, run_job
+from anabranch.engines._advances import Advances
 from anabranch.errors import StoreError
 from anabranch.testing import ManualClock
 from tests.suites.engine_samples import Worker, a_wake
@@ -48,36 +48,6 @@ async def test_an_advance_that_fails_is_for_later(
     assert logged.getMessage().startswith("call 'c' was not advanced")
     has_sentence = logged.getMessage().endswith(f": {error}")
     assert (has_sentence, not logged.exc_info) == (isinstance(error, StoreError),) * 2
-
-
-async def test_of_failures_in_a_row_the_first_is_logged_and_their_end(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def down() -> None:
-        raise StoreError("It is down.")
-
-    async def broken() -> None:
-        raise KeyError("no")
-
-    async def works() -> None:
-        await asyncio.sleep(0)
-
-    async def rows() -> None:
-        for job in (works, down, down, down, broken, broken, down, works, works, down):
-            await run_job("the job", job)
-
-    await asyncio.create_task(rows())
-    await asyncio.create_task(rows())  # another loop knows nothing of this one
-    assert (
-        caplog.messages
-        == [
-            "the job: not done this time, and tried again: It is down.",
-            "the job: not done this time, and tried again",
-            "the job: done again",
-            "the job: not done this time, and tried again: It is down.",
-        ]
-        * 2
-    )
 
 
 async def test_a_wake_that_fails_is_reported_without_its_caller(

@@ -17,8 +17,6 @@ from tests.suites import engine_limit_checks as limits
 from tests.suites import engine_samples as samples
 from tests.suites.engine_checks import ENGINE_CHECKS, EngineCheck
 
-Job = Callable[[], Awaitable[object]]
-
 
 class Saboteur:
     """Passes everything on to a good engine; subclasses get something wrong."""
@@ -103,27 +101,6 @@ class AdvancesACallOnce(Advancing):
             await advance(wake)
 
 
-class RunsNoJobs(Saboteur):
-    async def every(self, name: str, seconds: float, job: Job) -> None:
-        await asyncio.get_running_loop().create_future()
-
-
-class RunsJobsOnce(Saboteur):
-    async def every(self, name: str, seconds: float, job: Job) -> None:
-        with suppress(ValueError):
-            await job()
-
-
-class RunsJobsOfTheFirst(Saboteur):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first: Job | None = None
-
-    async def every(self, name: str, seconds: float, job: Job) -> None:
-        self.first = self.first or job
-        await self.good.every(name, seconds, self.first)
-
-
 class TakesAnyTool(Saboteur):
     async def work(
         self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
@@ -185,16 +162,11 @@ SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
     (CutsLongNames, suite.any_text_is_a_name),
     (AdvancesACallOnce, suite.a_call_that_was_advanced_is_woken_again),
     (WorksWhenClosed, suite.a_call_that_was_not_woken_is_found),
-    (RunsNoJobs, suite.a_call_that_was_not_woken_is_found),
     (AdvancesACallOnce, suite.a_restored_engine_goes_on),
-    (RunsNoJobs, suite.a_restored_engine_goes_on),
     (TakesAnyTool, limits.a_worker_takes_what_it_has),
     (TakesAnyVersion, limits.a_worker_takes_what_it_has),
     (Unlimited, limits.a_limit_holds),
     (WaitsForPersons, limits.a_call_that_waits_for_a_person_holds_no_limit),
-    (RunsNoJobs, suite.a_periodic_job_runs_on_one_worker),
-    (RunsJobsOnce, suite.a_periodic_job_runs_on_one_worker),
-    (RunsJobsOfTheFirst, suite.a_periodic_job_runs_on_one_worker),
     (CountsWhatIsDue, suite.the_backlog_says_what_there_is_to_do),
     (CountsNothingThatRuns, suite.the_backlog_says_what_there_is_to_do),
     (WorksWhenClosed, suite.a_closed_engine_refuses),

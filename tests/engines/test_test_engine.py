@@ -8,7 +8,6 @@ from functools import partial
 
 import pytest
 
-from anabranch._aio import cancel_and_wait
 from anabranch.engines import Wake
 from anabranch.errors import StoreError
 from anabranch.testing import ManualClock, TestEngine
@@ -122,27 +121,6 @@ async def test_a_restored_engine_has_its_earlier_wakes() -> None:
     async with working(engine, worker.advance):
         await worker.until_times("before", 2, "what it had then comes again")
     assert worker.times("after") == 0
-
-
-async def runs_of_a_job(*, drop: float = 0.0, double: float = 0.0) -> int:
-    clock, runs = ManualClock(), 0
-    engine = TestEngine(1, drop=drop, double=double, clock=clock)
-
-    async def job() -> None:
-        nonlocal runs
-        runs += 1
-
-    periodic = asyncio.ensure_future(engine.every("j", 1, job))
-    for _ in range(100):
-        await asyncio.sleep(0)
-        clock.advance(1)
-    await cancel_and_wait([periodic])
-    return runs
-
-
-async def test_periodic_jobs_are_left_out_and_doubled() -> None:
-    assert 0 < await runs_of_a_job(drop=0.5) < await runs_of_a_job()
-    assert await runs_of_a_job() < await runs_of_a_job(double=0.5)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from anabranch.agents import Agent, Folding
@@ -51,5 +49,4 @@ async def test_to_look_for_deadlines_costs_no_write() -> None:
 
 async def test_only_branches_with_deadlines_are_tended() -> None:
     plain = Agent(open_tree_store("memory:"), MockModel(quiet))
-    jobs: Iterable[object] = plain.tools.tended(InProcessEngine())
-    assert list(jobs) == []
+    assert list(plain.tools.tended()) == []

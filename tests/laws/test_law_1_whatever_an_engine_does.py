@@ -21,7 +21,7 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import AnabranchError
-from anabranch._aio import Clock, Timer, cancel_and_wait, pause
+from anabranch._aio import Clock, Timer, cancel_and_wait, pause, run_every
 from anabranch._durable import CallService, Reaper
 from anabranch._engine import Finished
 from anabranch.engines import Wake, WorkLimits
@@ -105,7 +105,9 @@ class Disturbed:
         """Two workers, and periodic work on both, inside the block."""
         tasks = [asyncio.ensure_future(self._work(self.service())) for _ in range(2)]
         tasks += [
-            asyncio.ensure_future(self.engine.every("overdue", OVERDUE_AFTER, self._wake_overdue))
+            asyncio.ensure_future(
+                run_every(self.clock, OVERDUE_AFTER, "overdue", self._wake_overdue)
+            )
             for _ in range(2)
         ]
         async with asyncio.timeout(PATIENCE), self.clock.running(step=1.0):
@@ -210,7 +212,7 @@ async def left(program: Block, leave_at: int, seed: int | None) -> tuple[str, Se
         world.advance(200_000)
         tools = {TOOL: disturbed.play.desk.tool}
         reapers = [Reaper(disturbed.service(), tools) for _ in range(2)]
-        reaping = [asyncio.ensure_future(each.run(disturbed.engine)) for each in reapers]
+        reaping = [asyncio.ensure_future(each.run()) for each in reapers]
         while (record := await store.find(CALL)) is not None and record.state.is_open:
             await pause(disturbed.clock, 1.0)
         await cancel_and_wait(reaping)

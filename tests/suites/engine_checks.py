@@ -6,18 +6,15 @@ and waits for what must happen; how long that takes is the engine's affair.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from anabranch._aio import cancel_and_wait
 from anabranch.engines import WorkLimits
 from tests.suites.engine_limit_checks import ENGINE_LIMIT_CHECKS
 from tests.suites.engine_samples import (
     ODD,
     TOOLS,
-    Changes,
     OpenEngine,
     Worker,
     a_wake,
@@ -163,26 +160,6 @@ async def a_restored_engine_goes_on(open_engine: OpenEngine) -> None:
             await worker.until_turn("c", "3", "what the restored engine has lost")
 
 
-async def a_periodic_job_runs_on_one_worker(open_engine: OpenEngine) -> None:
-    """Again and again, also after it has failed, and on another worker when its own has ended."""
-    runs: list[str] = []
-    changes, often = Changes(), 3
-
-    async def job(name: str) -> None:
-        runs.append(name)
-        changes.report()
-        if len(runs) == 1:
-            raise ValueError("once")
-
-    async with opened(open_engine) as engine, working(engine, Worker().advance):
-        first = asyncio.ensure_future(engine.every("j", 0.2, lambda: job("first")))
-        await changes.until(lambda: len(runs) >= often, "again and again")
-        second = asyncio.ensure_future(engine.every("j", 0.2, lambda: job("second")))
-        await cancel_and_wait([first])
-        await changes.until(lambda: "second" in runs, "the other worker")
-        await cancel_and_wait([second])
-
-
 async def the_backlog_says_what_there_is_to_do(open_engine: OpenEngine) -> None:
     """Wakes before their time included."""
     worker = Worker(is_open=False)
@@ -219,7 +196,6 @@ ENGINE_CHECKS: tuple[EngineCheck, ...] = (
     a_call_that_was_not_woken_is_found,
     a_restored_engine_goes_on,
     *ENGINE_LIMIT_CHECKS,
-    a_periodic_job_runs_on_one_worker,
     the_backlog_says_what_there_is_to_do,
     a_closed_engine_refuses,
 )

@@ -6,9 +6,10 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeAlias
 
-from anabranch._aio import cancel_and_wait
+from anabranch._aio import SystemClock, cancel_and_wait, run_every
 from anabranch.engines import Advance, Engine, Wake, WorkLimits
 from tests.suites.expectations import yes
 
@@ -161,7 +162,8 @@ async def working(
 @asynccontextmanager
 async def waking(engine: Engine, overdue: Wake) -> AsyncGenerator[None]:
     """Wake what is overdue, again and again, inside the block: periodic work over a store."""
-    periodic = asyncio.ensure_future(engine.every("overdue", 0.2, lambda: engine.wake(overdue)))
+    wake = partial(engine.wake, overdue)
+    periodic = asyncio.ensure_future(run_every(SystemClock(), 0.2, "overdue", wake))
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Waiting: the clock, concurrent operations, work that no cancellation stops, and throttled warnings."""
+"""Waiting: the clock, periodic jobs, concurrent operations, work that no cancellation stops."""
 
 from anabranch._aio.clock import (
     Clock,
@@ -10,6 +10,7 @@ from anabranch._aio.clock import (
     pause,
     run_until,
 )
+from anabranch._aio.jobs import run_every, run_job
 from anabranch._aio.tasks import (
     STOPPING,
     all_of,

@@ -137,15 +137,6 @@ class Engine(Protocol):
         """
         ...
 
-    async def every(
-        self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
-    ) -> NoReturn:
-        """Run ``job`` every ``seconds`` on one of the workers that ask for it, until cancelled.
-
-        The failure of a job is logged, and the job runs again at its next time.
-        """
-        ...
-
     async def backlog(self) -> Backlog:
         """Return the open work of the engine."""
         ...

@@ -2,7 +2,7 @@
 
 An expired call is compensated: its undos run in reverse order, and it cannot be continued. The call
 knows its undos; this module only decides when they run. Any number of processes may run a reaper
-over one store; an engine lets one of them do so (:meth:`Engine.every`).
+over one store: the holder of a call's lease ends the call.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from anabranch._aio import pause
+from anabranch._aio import pause, run_every
 from anabranch._asking import Capabilities, Host
 from anabranch._durable.call_states import CallEvent
-from anabranch._durable.engine import Engine
 from anabranch._durable.job import Durability
 from anabranch._durable.lease import Lease
 from anabranch._durable.recorder import StoreRecorder
@@ -72,16 +71,9 @@ class Reaper:
         self._runtime_of = runtime_of
         self._ending: dict[str, asyncio.Task[bool]] = {}
 
-    async def run(self, engine: Engine) -> NoReturn:
-        """Make a pass every :data:`INTERVAL` seconds, until cancelled.
-
-        With an ``engine``, one of all processes with these tools, in this version, makes the
-        passes.
-        """
-        name = f"expired calls of {', '.join(sorted(self._tools))}"
-        if version := self._calls.runtime.version:  # another version may lack some undos
-            name = f"{name}, version {version}"
-        await engine.every(name, INTERVAL, self.expire)
+    async def run(self) -> NoReturn:
+        """Make a pass every :data:`INTERVAL` seconds, until cancelled."""
+        await run_every(self._calls.runtime.clock, INTERVAL, "expired calls", self.expire)
 
     async def expire(self) -> int:
         """Make one pass; return the number of calls that it has ended.

@@ -44,7 +44,6 @@ from anabranch.agents._tool_questions import Given, Reply, reply_of
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn, observed, resume, use_line
 from anabranch.agents._turn_limits import TurnLimits, spent_in_turn
-from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import ToolError
 from anabranch.messages import Block, ElicitReply, TextBlock
 from anabranch.tool import Tool
@@ -358,20 +357,18 @@ class Agent:
         """
         self.dependencies.suspension.begin()
 
-    async def expire_calls(self, engine: Engine | None = None) -> NoReturn:
+    async def expire_calls(self) -> NoReturn:
         """Undo the effects of tools whose questions are not answered in time, until cancelled.
 
-        Run this method in a task, in one process or several; with an ``engine``, one of the
-        processes does the work. Questions of expired calls cannot be answered any more.
+        Run this method in a task, in one process or several. Questions of expired calls cannot be
+        answered any more.
         """
         tools = {
             name: called.tool
             for name, called in self.tools.items()
             if isinstance(called, CalledTool)
         }
-        await reaper_of(self.dependencies, tools).run(
-            engine or InProcessEngine(self.dependencies.clock)
-        )
+        await reaper_of(self.dependencies, tools).run()
 
 
 def with_front_end(agent: Agent, front_end: FrontEnd) -> Agent:

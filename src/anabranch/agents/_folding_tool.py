@@ -23,7 +23,6 @@ from anabranch.agents._folding_input import (
     spec_of,
 )
 from anabranch.agents._working_branch import BRANCH_RETURN, WorkingBranch
-from anabranch.engines import Engine
 from anabranch.folding import (
     BranchRecord,
     BranchService,
@@ -53,9 +52,9 @@ class Folding:
         """Return the three tools, without those whose names are ``taken``."""
         return [tool for tool in self._tools if tool.name not in taken]
 
-    async def tend(self, engine: Engine, /) -> NoReturn:
+    async def tend(self) -> NoReturn:
         """Close each branch soon after its time is over, even if the branch is idle."""
-        await self.branches.run(engine)
+        await self.branches.run()
 
 
 class _Return(FoldingTool):

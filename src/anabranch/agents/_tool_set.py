@@ -8,7 +8,6 @@ from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
 from anabranch.agents._agent_tools import AgentTool, UsableTool
 from anabranch.agents._called_tool import CalledTool
-from anabranch.engines import Engine
 from anabranch.messages import ToolSpec
 from anabranch.tool import Tool, code_version, require_tools
 
@@ -31,8 +30,8 @@ class ToolSource(Protocol):
 class TendedSource(ToolSource, Protocol):
     """Tools that need regular work, such as closing branches whose time is over."""
 
-    async def tend(self, engine: Engine, /) -> NoReturn:
-        """Tend the tools until cancelled, in one of all processes with this ``engine``."""
+    async def tend(self) -> NoReturn:
+        """Tend the tools until cancelled; any number of processes may do so."""
         ...
 
 
@@ -77,11 +76,11 @@ class ToolSet(Mapping[str, UsableTool]):
             " --without, or RemoteTools(…, only=[…], without=[…])."
         )
 
-    def tended(self, engine: Engine) -> Iterator[Coroutine[Any, Any, NoReturn]]:
+    def tended(self) -> Iterator[Coroutine[Any, Any, NoReturn]]:
         """Yield the upkeep of each source, which runs until it is cancelled."""
         for source in self._sources:
             if isinstance(source, TendedSource):
-                yield source.tend(engine)
+                yield source.tend()
 
     def version(self, given: str | None) -> str:
         """Return the version of the code of anabranch tools: as ``given``, or a digest.

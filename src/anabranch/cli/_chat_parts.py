@@ -71,7 +71,7 @@ class ChatParts:
         """
         try:
             learner = self.learner if works else None
-            async with connected(self.tools), learning(self.bank, learner, self.engine):
+            async with connected(self.tools), learning(self.bank, learner):
                 yield
         finally:
             await run_shielded(self._close())

@@ -43,7 +43,6 @@ from anabranch.cli._chat_parts import ChatParts, ChatTool, opened_model, parts_a
 from anabranch.cli._option_values import store_url
 from anabranch.cli._options import MODEL, STORE, of_tools
 from anabranch.cli._output import print_text
-from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread
 
@@ -167,7 +166,7 @@ async def _chat(
         session = await _session(options, agent, screen, replies.columns)
         if excess := agent.tools.excess(parts.model):
             console.say(excess)
-        jobs = [agent.expire_calls(), *agent.tools.tended(InProcessEngine())]
+        jobs = [agent.expire_calls(), *agent.tools.tended()]
         expiring += map(asyncio.ensure_future, jobs)
         if options.prompt is not None:
             await _answer(session, options.prompt)

@@ -6,7 +6,7 @@ the options that its own code sets, and the command reports them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,9 +21,7 @@ from anabranch._terminal import UsageError
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._option_values import store_url
 from anabranch.cli._serve_options import AgentTools, Asking, Persistence
-from anabranch.cli._stores import open_engine
 from anabranch.cli._targets import Found, is_fastmcp, load, name_of
-from anabranch.engines import Engine
 from anabranch.errors import StoreError
 from anabranch.mcp import (
     ANSWER_QUESTIONS,
@@ -56,7 +54,7 @@ class MadeServer(NamedTuple):
         server: the server.
         unused: the options that the targets' own servers have set themselves.
         around: a context for the server's run. Inside, the memory learns and overdue branches are
-            closed; its end closes the engine.
+            closed.
         note: a further line for the user.
     """
 
@@ -94,7 +92,7 @@ class ServerRecipe:
             options, store = _beside_calls(options, url)
         with completed_by(options) as unused:
             found = load(self.targets)
-        jobs = self._add_agent_tools(found, store, sampler, options.engine)
+        jobs = self._add_agent_tools(found, store, sampler)
         if (found.servers or found.fastmcp) and self.name is not None:
             unused.add("name")
         server: AnyServer = (
@@ -104,14 +102,13 @@ class ServerRecipe:
         )
         given = sampler or store or self.limits != UNLIMITED
         note = ITS_OWN if given and found.fastmcp and not found.tools else ""
-        return MadeServer(server, unused, _closing(options.engine, *jobs), note)
+        return MadeServer(server, unused, _doing(jobs), note)
 
     def _add_agent_tools(
         self,
         found: Found,
         store: str | TreeStore | None,
         sampler: Sampler | None,
-        engine: Engine | None,
     ) -> list[AbstractAsyncContextManager[None]]:
         """Add the tools of ``--folding`` and ``--memory``; return their jobs during the server's run."""
         wanted = self.agent_tools
@@ -129,7 +126,7 @@ class ServerRecipe:
             found.add(*folding_tools(branches))
         if wanted.memory and bank is not None:
             found.add(*memory_tools(bank))
-        return [learning(bank, learner, engine), expiring(branches, engine)]
+        return [learning(bank, learner), expiring(branches)]
 
 
 def _beside_calls(options: ServerOptions, url: str) -> tuple[ServerOptions, TreeStore]:
@@ -142,18 +139,12 @@ def _beside_calls(options: ServerOptions, url: str) -> tuple[ServerOptions, Tree
 
 
 @asynccontextmanager
-async def _closing(
-    engine: Engine | None, *jobs: AbstractAsyncContextManager[None]
-) -> AsyncGenerator[None]:
-    """Do the jobs inside the block, and close the engine after it."""
-    try:
-        async with AsyncExitStack() as running:
-            for job in jobs:
-                await running.enter_async_context(job)
-            yield
-    finally:
-        if engine is not None:
-            await engine.close()
+async def _doing(jobs: Iterable[AbstractAsyncContextManager[None]]) -> AsyncGenerator[None]:
+    """Do the jobs inside the block."""
+    async with AsyncExitStack() as running:
+        for job in jobs:
+            await running.enter_async_context(job)
+        yield
 
 
 def server_options(
@@ -163,12 +154,11 @@ def server_options(
     asking: Asking = Asking(),
     limits: Limits = UNLIMITED,
 ) -> ServerOptions:
-    """Return the server's options from the command line; the caller closes their engine."""
+    """Return the server's options from the command line."""
     return ServerOptions(
         keys=keys,
         ttl=persistence.ttl,
         store=persistence.store or None,
-        engine=open_engine(persistence.engine, persistence.store),
         sampler=sampler,
         sampler_mode=asking.sampler_mode,
         ask="fallback" if asking.ask_fallback else "client",

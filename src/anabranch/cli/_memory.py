@@ -17,14 +17,11 @@ from pydantic import ValidationError
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._asking import Sampler
 from anabranch._terminal import Console, UsageError
-from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import StoreError, needs_extra
 from anabranch.folding import BankMemory, BranchService, FoldingSettings
-from anabranch.memory import POLL, Distiller, Level, ReasoningBank, Scopes, Scrubber
+from anabranch.memory import Distiller, Level, ReasoningBank, Scopes, Scrubber
 from anabranch.stores import open_branch_store, open_memory_store
 from anabranch.tree import TreeStore
-
-_JOB = "branches to learn from"
 
 
 def open_scrubber() -> Scrubber:
@@ -53,21 +50,14 @@ def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBan
 
 
 @asynccontextmanager
-async def learning(
-    bank: ReasoningBank | None, sampler: Sampler | None, engine: Engine | None = None
-) -> AsyncGenerator[None]:
+async def learning(bank: ReasoningBank | None, sampler: Sampler | None) -> AsyncGenerator[None]:
     """Learn from the branches in a memory's queue while the context lasts; then close its store.
 
-    Without a model, the branches stay in the queue. Of the processes that share an engine, one
-    learns.
+    Without a model, the branches stay in the queue.
     """
     workers: list[asyncio.Task[Any]] = []
     if bank is not None and sampler is not None:
-        distiller = Distiller(bank, sampler)
-        looking = (
-            distiller.run() if engine is None else engine.every(_JOB, POLL, distiller.learn_all)
-        )
-        workers.append(asyncio.ensure_future(looking))
+        workers.append(asyncio.ensure_future(Distiller(bank, sampler).run()))
     try:
         yield
     finally:
@@ -108,14 +98,11 @@ def open_branches(
 
 
 @asynccontextmanager
-async def expiring(branches: BranchService | None, engine: Engine | None) -> AsyncGenerator[None]:
-    """Close branches whose time is over while the context lasts.
-
-    Of the processes that share an engine, one does the work; without an engine, each does.
-    """
+async def expiring(branches: BranchService | None) -> AsyncGenerator[None]:
+    """Close branches whose time is over while the context lasts."""
     tasks: list[asyncio.Task[NoReturn]] = []
     if branches is not None:
-        tasks.append(asyncio.create_task(branches.run(engine or InProcessEngine())))
+        tasks.append(asyncio.create_task(branches.run()))
     try:
         yield
     finally:

@@ -13,7 +13,6 @@ from cyclopts import Parameter
 from anabranch.cli._options import (
     STORE,
     CodeVersion,
-    EngineName,
     Foldable,
     Remembering,
     SharedMemory,
@@ -48,7 +47,6 @@ class Persistence:
         float,
         Parameter(help="Seconds for ending and undoing running calls when the server stops."),
     ] = GRACE
-    engine: EngineName = field(default=None, repr=False)
     max_running: Annotated[
         int | None,
         Parameter(

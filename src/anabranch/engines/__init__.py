@@ -9,7 +9,6 @@ result.
     _in_process.py     tasks of this process
     _dbos.py           queues in Postgres, by DBOS (extra ``dbos``)
     _dbos_worker.py    a worker of DBOS in this process
-    _job_locks.py      locks for periodic jobs, over DBOS's database
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from anabranch.errors import needs_extra
 
 if TYPE_CHECKING:
     from anabranch._durable import Advance, Backlog, Engine, Wake, WorkLimits
-    from anabranch.engines._advances import run_job
     from anabranch.engines._dbos import DBOSEngine
     from anabranch.engines._in_process import InProcessEngine
 else:
@@ -27,7 +25,6 @@ else:
         __name__,
         {
             "anabranch._durable": "Advance Backlog Engine Wake WorkLimits",
-            "._advances": "run_job",
             "._dbos": "DBOSEngine",
             "._in_process": "InProcessEngine",
         },

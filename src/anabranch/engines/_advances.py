@@ -1,16 +1,14 @@
 """The advances of calls in this process: one at a time for each call, without losing a wake.
 
 All engines share this part of a worker. (An *advance* runs a call until it waits again.) An advance
-that fails is repeated, later each time. The module also runs periodic jobs, and logs their
-failures.
+that fails is repeated, later each time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from anabranch._aio import Clock
@@ -108,32 +106,3 @@ class Advances:
             return [replace(wake, not_before=self._clock.now() + later)]
         self._failures.pop(wake.call, None)
         return []
-
-
-_failing: ContextVar[frozenset[tuple[str, type]]] = ContextVar("failing", default=frozenset())
-"""The jobs of this task that have failed since their last success, each with the type of its error."""
-
-
-async def run_job(name: str, job: Callable[[], Awaitable[object]]) -> None:
-    """Run a periodic job; log its error, since the job runs again at its next time.
-
-    Of consecutive failures in one task, the first of each kind is logged, and so is the next
-    success.
-    """
-    known = _failing.get()
-    failures = {each for each in known if each[0] == name}
-    try:
-        await job()
-    except Exception as error:
-        # After any error the job must run again, or its work would stay undone forever.
-        _failing.set(known | {(name, type(error))})
-        if (name, type(error)) in failures:
-            return
-        if isinstance(error, StoreError):  # the message says it all
-            logger.warning("%s: not done this time, and tried again: %s", name, error)
-        else:
-            logger.exception("%s: not done this time, and tried again", name)
-    else:
-        if failures:
-            _failing.set(known - failures)
-            logger.warning("%s: done again", name)

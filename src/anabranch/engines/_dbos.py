@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar, cast
@@ -22,9 +22,9 @@ from urllib.parse import quote, urlencode
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient
 
-from anabranch._aio import Clock, SystemClock, pause, run_shielded
+from anabranch._aio import Clock, SystemClock, pause, run_every, run_shielded
 from anabranch._durable import Advance, Backlog, Wake, WorkLimits
-from anabranch.engines._advances import Advances, run_job
+from anabranch.engines._advances import Advances
 from anabranch.engines._dbos_worker import (
     APPLICATION,
     WORKFLOW,
@@ -32,7 +32,6 @@ from anabranch.engines._dbos_worker import (
     options_of,
     register_queues,
 )
-from anabranch.engines._job_locks import JobLocks
 from anabranch.errors import StoreError
 from anabranch.stores import read_url, translated
 
@@ -48,13 +47,6 @@ RETAINED, PRUNED_AT_ONCE, PRUNE_EVERY = 3600.0, 1000, 10.0
 
 LOST = 86_400.0
 """Seconds after which the work of a wake that is not done counts as lost with its worker."""
-
-PROBED = (
-    "-ctcp_keepalives_idle=5",
-    "-ctcp_keepalives_interval=2",
-    "-ctcp_keepalives_count=3",
-)
-"""Seconds of silence before the server probes a connection, seconds between probes, and their number."""
 
 WAITING, RUNNING = ["ENQUEUED", "DELAYED"], ["PENDING"]
 """DBOS's states of a waiting workflow, and of a running one."""
@@ -81,7 +73,6 @@ class DBOSEngine:
         self._label = target.label
         self._schema = schema
         self._clock = clock or SystemClock()
-        self._locks = JobLocks(self._url)
         self._advances = Advances(self._clock)
         self._client: DBOSClient | None = None
         self._opening = asyncio.Lock()
@@ -119,31 +110,12 @@ class DBOSEngine:
         queues = await self._asking(register_queues(client, tools, limits))
         taking = DBOSWorker(lambda wake: self._advance(wake, advance), limits.concurrency)
         async with taking.listening(self._url, self._schema, queues):
-            await self.every("old wakes", PRUNE_EVERY, self._prune)
-
-    async def every(
-        self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
-    ) -> NoReturn:
-        """See :meth:`Engine.every`; the holder of the job's advisory lock runs it."""
-        self._check_open()
-        lock = f"anabranch every {self._schema}/{name}"  # a lock covers the whole database
-        while True:
-            if await self._is_locked(lock):
-                try:
-                    while await self._locks.holds(lock):
-                        await run_job(name, job)
-                        await pause(self._clock, seconds)
-                except StoreError as error:
-                    logger.warning("%s: not done this time: %s", name, error)
-                finally:
-                    await self._locks.unlock(lock)
-            await pause(self._clock, seconds)
+            await run_every(self._clock, PRUNE_EVERY, "old wakes", self._prune)
 
     async def close(self) -> None:
         """See :meth:`Engine.close`."""
         if not self._is_closed:
             self._is_closed = True
-            await self._locks.close()
             if self._client is not None:
                 await asyncio.to_thread(self._client.destroy)
 
@@ -209,12 +181,6 @@ class DBOSEngine:
         with translated(self._label, "engine's database"):
             return await request
 
-    async def _is_locked(self, lock: str) -> bool:
-        try:
-            return await self._locks.try_lock(lock)
-        except StoreError:
-            return False  # the caller tries again
-
     def _check_open(self) -> None:
         if self._is_closed:
             raise StoreError("The engine is closed.")
@@ -224,11 +190,10 @@ def unwaited(url: sa.URL) -> str:
     """Return a store URL in libpq's form, for connections whose commits do not wait for the disk.
 
     After a crash of the server, a wake may come late, or a finished wake may come again. An engine
-    may do both, and no result changes. The server probes these connections: it releases the locks of
-    a machine that has disappeared after about ten seconds.
+    may do both, and no result changes.
     """
     query = url.normalized_query
-    options = (*query.get("options", ()), "-csynchronous_commit=off", *PROBED)
+    options = (*query.get("options", ()), "-csynchronous_commit=off")
     texts = urlencode({**query, "options": " ".join(options)}, doseq=True, quote_via=quote)
     plain = url.set(drivername="postgresql", query={})
     return f"{plain.render_as_string(hide_password=False)}?{texts}"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import NoReturn
 
-from anabranch._aio import Clock, SystemClock, cancel_and_wait, pause
+from anabranch._aio import Clock, SystemClock, cancel_and_wait
 from anabranch._durable import Advance, Backlog, Wake, WorkLimits
-from anabranch.engines._advances import Advances, run_job
+from anabranch.engines._advances import Advances
 from anabranch.engines._waiting_wakes import WaitingWakes
 from anabranch.errors import StoreError
 
@@ -31,7 +31,6 @@ class InProcessEngine:
         self._advances = Advances(self._clock, self._waiting.add)
         self._running: dict[asyncio.Task[None], Wake] = {}
         self._listeners: set[asyncio.Event] = set()
-        self._periodic: dict[str, asyncio.Lock] = {}
         self._is_closed = False
 
     async def wake(self, wake: Wake) -> None:
@@ -58,16 +57,6 @@ class InProcessEngine:
             self._listeners.discard(changed)
             await cancel_and_wait(list(mine))
             self._notify()
-
-    async def every(
-        self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
-    ) -> NoReturn:
-        """See :meth:`Engine.every`."""
-        self._check_open()
-        async with self._periodic.setdefault(name, asyncio.Lock()):
-            while True:
-                await run_job(name, job)
-                await pause(self._clock, seconds)
 
     async def backlog(self) -> Backlog:
         """See :meth:`Engine.backlog`."""

@@ -14,9 +14,8 @@ from copy import copy
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from anabranch._aio import Clock, SystemClock
+from anabranch._aio import Clock, SystemClock, run_every
 from anabranch._asking import estimate_tokens
-from anabranch._durable import Engine
 from anabranch.folding._admission import Owner
 from anabranch.folding._branch_store import Branch, BranchStore, NewBranch
 from anabranch.folding._errors import FoldingError, TooManyBranchesError, tokens_out_of_range
@@ -333,12 +332,9 @@ class BranchService:
         await self._ledgers.all_learned()
         return sum(self._owner.owns(branch.session_id) for branch in closed)
 
-    async def run(self, engine: Engine) -> NoReturn:
-        """Close each branch soon after its time is over, until cancelled.
-
-        One of all processes with this ``engine`` does the work.
-        """
-        await engine.every("branches out of time", EXPIRE_EVERY, self.expire)
+    async def run(self) -> NoReturn:
+        """Close each branch soon after its time is over, until cancelled."""
+        await run_every(self._clock, EXPIRE_EVERY, "branches out of time", self.expire)
 
     @property
     def _owner(self) -> Owner:

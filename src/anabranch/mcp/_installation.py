@@ -21,7 +21,6 @@ from anabranch._budget import Limits
 from anabranch._durable import CallService, Reaper
 from anabranch._health import Health, OffersRoutes
 from anabranch._sealing import ASKS, HANDLES
-from anabranch.engines import InProcessEngine
 from anabranch.mcp._ask_page import AskLinks
 from anabranch.mcp._continue_tools import ContinueTool, answer_questions, continue_call
 from anabranch.mcp._options import ServerOptions, durability_of, sealer_of
@@ -83,7 +82,6 @@ class Installation:
             self.continue_tools.append(answer_questions(self.service))
         self._running = 0
         self._grace = options.grace
-        self._engine = options.engine or InProcessEngine(runtime.clock)
         self._reaping: asyncio.Task[NoReturn] | None = None
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
@@ -130,7 +128,7 @@ class Installation:
         if self._reaping is None or self._reaping.get_loop() is not asyncio.get_running_loop():
             reaper = Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
             # No task group: a host may leave a lifespan in another cancel scope than it entered.
-            self._reaping = asyncio.ensure_future(reaper.run(self._engine))
+            self._reaping = asyncio.ensure_future(reaper.run())
 
 
 def offer_routes(installation: Installation, server: OffersRoutes) -> None:

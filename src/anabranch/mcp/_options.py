@@ -22,7 +22,7 @@ from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 from anabranch._aio import Clock, SystemClock
 from anabranch._asking import Sampler
 from anabranch._budget import Limits
-from anabranch._durable import MAX_STATE, RETAIN, CallStore, Durability, Engine
+from anabranch._durable import MAX_STATE, RETAIN, CallStore, Durability
 from anabranch._engine import STEP_THREADS
 from anabranch._sealing import SAGAS, Sealer
 from anabranch.mcp._defaults import GRACE, HEARTBEAT, TTL, Ask, SamplerMode
@@ -77,8 +77,6 @@ class ServerOptions:
             answers.
         heartbeat: seconds between two progress notifications while a client of the handshake era is
             asked, if it has given a progress token; ``None`` for none.
-        engine: lets one of the processes that share the store expire its calls; by default, each
-            process does.
         code_version: the version of the tools' code. With a store, only the code that started a
             call, or code that takes the same way, continues it. By default, a digest of the files
             that define the tools.
@@ -105,7 +103,6 @@ class ServerOptions:
     ask: Ask = "client"
     heartbeat: float | None = HEARTBEAT
     ask_url: str | None = None
-    engine: Engine | None = field(default=None, repr=False)
     max_running: int | None = None
     code_version: str | None = None
 
@@ -173,7 +170,6 @@ class ServerKeywords(ToolKeywords, total=False):
     token_verifier: TokenVerifier | None
     ask: Ask
     ask_url: str | None
-    engine: Engine | None
     max_running: int | None
 
 

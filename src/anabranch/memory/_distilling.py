@@ -19,12 +19,12 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, NoReturn, TypeAlias
 
 import anyio
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
-from anabranch._aio import pause, run_shielded
+from anabranch._aio import run_every, run_shielded
 from anabranch._asking import Sampler
 from anabranch._text import answer_in
 from anabranch.errors import StoreError
@@ -67,14 +67,9 @@ class Distiller:
         self._sampler = sampler
         self._owner = secrets.token_hex(8)
 
-    async def run(self) -> None:
+    async def run(self) -> NoReturn:
         """Learn from queued branches without end, with a look into the queue every :data:`POLL` seconds."""
-        while True:
-            try:
-                await self.learn_all()
-            except StoreError:
-                logger.warning("the memory's queue cannot be read; trying again", exc_info=True)
-            await pause(self._bank.clock, POLL)
+        await run_every(self._bank.clock, POLL, "branches to learn from", self.learn_all)
 
     async def learn_all(self) -> int:
         """Learn from each queued branch; return the number of branches.

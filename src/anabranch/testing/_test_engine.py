@@ -8,11 +8,10 @@ engine, once its periodic work has run.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
 from random import Random
 from typing import NoReturn
@@ -107,6 +106,10 @@ class _Worker:
         """Return whether the worker has the tool in the version that the wake names."""
         return wake.tool in self.tools and wake.version in {"", self.tools[wake.tool]}
 
+    async def run(self, wake: Wake) -> None:
+        """Advance the call of a wake."""
+        await self.advance(wake)
+
 
 class TestEngine:
     """An engine that adds the faults of real engines to an engine without faults.
@@ -116,9 +119,9 @@ class TestEngine:
 
     Args:
         seed: decides the fault of each wake.
-        drop: the share of wakes and runs of periodic jobs that are lost, 0 to 1.
-        double: the share of advances and runs of periodic jobs that happen twice: concurrently if
-            another worker can take the second, otherwise in turn.
+        drop: the share of wakes that are lost, 0 to 1.
+        double: the share of advances that happen twice: concurrently if another worker can take
+            the second, otherwise in turn.
         delay: the share of wakes that come late, so that others overtake them.
         longest: maximum seconds by which a wake is late.
         clock: the time; by default, the system's.
@@ -162,7 +165,6 @@ class TestEngine:
         self._given: list[tuple[float, Wake]] = []
         self._lost: set[Wake] = set()
         self._workers: list[_Worker] = []
-        self._jobs: defaultdict[str, list[Callable[[], Awaitable[object]]]] = defaultdict(list)
 
     async def wake(self, wake: Wake) -> None:
         """See :meth:`Engine.wake`; the wake may be lost, or come late."""
@@ -185,25 +187,6 @@ class TestEngine:
             await self._engine.work(tools, unreliably, limits)
         finally:
             self._workers.remove(worker)
-
-    async def every(
-        self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
-    ) -> NoReturn:
-        """See :meth:`Engine.every`; a run may be skipped, or happen on two workers at the same time."""
-
-        async def mine() -> object:
-            return await job()
-
-        async def unreliably() -> None:
-            if self._happens("drop", name) is None:
-                doubled = self._happens("double", name)
-                await _done(mine, doubled, [each for each in self._jobs[name] if each is not mine])
-
-        self._jobs[name].append(mine)
-        try:
-            await self._engine.every(name, seconds, unreliably)
-        finally:
-            self._jobs[name].remove(mine)
 
     async def backlog(self) -> Backlog:
         """See :meth:`Engine.backlog`."""
@@ -253,29 +236,14 @@ class TestEngine:
             return
         doubled = self._happens("double", wake.call, wake.turn)
         others = [each for each in self._workers if each is not worker and each.takes(wake)]
-        await _done(
-            partial(worker.advance, wake), doubled, [partial(each.advance, wake) for each in others]
-        )
+        if doubled is None or not others:
+            for _ in range(1 if doubled is None else 2):
+                await worker.advance(wake)
+            return
+        async with asyncio.TaskGroup() as group:
+            for each in (worker, doubled.choice(others)):
+                group.create_task(each.run(wake))
 
     def _check_up(self) -> None:
         if self.is_down:
             raise StoreError("The engine cannot be reached.")
-
-
-async def _done(
-    work: Callable[[], Awaitable[object]],
-    doubled: Random | None,
-    others: Sequence[Callable[[], Awaitable[object]]],
-) -> None:
-    """Do the work, or have it done twice."""
-    if doubled is None or not others:
-        for _ in range(1 if doubled is None else 2):
-            await work()
-        return
-
-    async def one(work: Callable[[], Awaitable[object]]) -> None:
-        await work()
-
-    async with asyncio.TaskGroup() as group:
-        for each in (work, doubled.choice(others)):
-            group.create_task(one(each))

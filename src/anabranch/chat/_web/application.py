@@ -96,9 +96,8 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             principal, and no limit if callers are not distinguished.
         now: seconds that never go back, for the rates and the backlog.
         clock: the time; by default, the system's.
-        engine: the engine that calls a worker for each run, and that lets one of the processes
-            that share the store expire calls and delete old events. By default, each process is
-            its own worker.
+        engine: the engine that calls a worker for each run. By default, each process is its own
+            worker.
         concurrency: maximum runs on which this process works at the same time; ``None`` leaves the
             runs to other processes with the same engine, such as ``anabranch worker``.
         per_principal: maximum runs of one principal on which all processes with the same store

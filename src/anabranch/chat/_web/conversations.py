@@ -12,9 +12,10 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn, TypeGuard
 
-from anabranch._aio import Clock, cancel_and_wait, pause
+from anabranch._aio import Clock, cancel_and_wait, run_every
 from anabranch._asking import Capabilities
 from anabranch._budget import Limits
 from anabranch._durable import Advance, CallStore, Durability
@@ -148,7 +149,7 @@ class Conversations:
         )
         self._threads: dict[str, Conversation] = {}
         self.backlog: Backlog = Backlog(self._events, max_backlog, self._untaken, now)
-        self.upkeep: Upkeep = Upkeep(self.agent, self._events, self._engine, self.backlog)
+        self.upkeep: Upkeep = Upkeep(self.agent, self._events, self.backlog)
 
     async def find(self, thread_id: str, principal: str | None) -> Conversation | None:
         """Return the conversation of a thread, ``None`` if ``principal`` has no such thread."""
@@ -275,13 +276,9 @@ class Conversations:
             group.create_task(self.due.work(slots, self.advance))
 
     async def _work_for_engine(self, limits: WorkLimits, advance: Advance) -> NoReturn:
-        version = self.agent.dependencies.version
-        while True:
-            try:
-                await self._engine.work({RUNS: version}, advance, limits)
-            except StoreError as error:
-                logger.warning("cannot take runs: %s; trying again", error)
-            await pause(self.agent.dependencies.clock, TAKE_AGAIN)
+        dependencies = self.agent.dependencies
+        work = partial(self._engine.work, {RUNS: dependencies.version}, advance, limits)
+        await run_every(dependencies.clock, TAKE_AGAIN, "the wakes of the engine", work)
 
     async def _end_calls(self) -> None:
         tools = {each.name: each.tool for each in self.agent.tools.values() if _is_called(each)}

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NoReturn
 
-from anabranch._aio import Clock, cancel_and_wait, pause
+from anabranch._aio import Clock, cancel_and_wait, pause, run_job
 from anabranch._durable import RunEvents, TurnRecord
 from anabranch._telemetry import observe_wake
 from anabranch.chat._web.conversation import LOOK, RUNS
 from anabranch.chat._web.thread_lease import SECONDS, WAITS
-from anabranch.engines import Wake, run_job
+from anabranch.engines import Wake
 
 APART = 60.0
 """Seconds by which the clocks of two processes may differ."""

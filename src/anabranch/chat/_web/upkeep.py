@@ -1,4 +1,4 @@
-"""The periodic jobs for all conversations of a store, which one of the store's processes does.
+"""The periodic jobs for all conversations of a store, which each of the store's processes does.
 
 The jobs do none of the work on runs.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
 
+from anabranch._aio import run_every, run_job
 from anabranch._durable import RunEvents
 from anabranch._telemetry import report_backlog
 from anabranch.agents import Agent
 from anabranch.chat._web.open_work import Backlog
-from anabranch.engines import Engine, run_job
 
 RETAINED = 7 * 86_400.0
 """Seconds after the last event of a thread for which its events stay stored."""
@@ -32,23 +32,21 @@ class Upkeep:
     Args:
         agent: leads the conversations.
         events: stores each run with its worker.
-        engine: gives each job to one of all processes.
         backlog: counts the waiting runs.
     """
 
-    def __init__(self, agent: Agent, events: RunEvents, engine: Engine, backlog: Backlog) -> None:
+    def __init__(self, agent: Agent, events: RunEvents, backlog: Backlog) -> None:
         self._agent = agent
         self._clock = agent.dependencies.clock
         self._events = events
-        self._engine = engine
         self._backlog = backlog
 
     def jobs(self) -> Iterator[Awaitable[object]]:
         """Yield an awaitable for each job, which runs until it is cancelled."""
-        yield self._engine.every("old events", PRUNE_EVERY, self.prune)
-        yield self._engine.every("the backlog", REPORT_EVERY, self.report_backlog)
-        yield from self._agent.tools.tended(self._engine)
-        yield self._agent.expire_calls(self._engine)
+        yield run_every(self._clock, PRUNE_EVERY, "old events", self.prune)
+        yield run_every(self._clock, REPORT_EVERY, "the backlog", self.report_backlog)
+        yield from self._agent.tools.tended()
+        yield self._agent.expire_calls()
         yield run_job("tools that were cut off", self.resume)
 
     async def prune(self) -> None:

@@ -14,7 +14,7 @@ from ag_ui.core import CustomEvent, TextMessageContentEvent
 
 from anabranch import BranchContext, tool
 from anabranch._durable import NewEvents, RunEvents
-from anabranch.agents import Event, Notice, ToolNoticed, ToolStarted
+from anabranch.agents import Notice, ToolNoticed
 from anabranch.chat._web import event_stream, thread_log
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.event_stream import EventStream
@@ -141,24 +141,18 @@ def test_a_token_is_sent_as_the_models_of_ag_ui_write_it(text: str, branch: str 
     assert json.loads(written) == event.model_dump(by_alias=True, exclude_none=True)
 
 
-def test_a_call_and_a_notice_are_reported_once_when_their_round_runs_again() -> None:
+def test_a_notice_is_reported_once_when_its_round_runs_again() -> None:
     """A round runs again after a crash, and in the same turn after the loss of its lease."""
     use = ToolUseBlock(id="use", name="fly", input={})
     said = [Notice("up", "info", id="call:fly!1"), Notice("down", "info", id="call:fly!2")]
     foreign = Notice("from a server that gives its notices no ids", "info")
 
     def reported(mapping: EventMapping, notices: list[Notice]) -> list[bytes]:
-        begun = ToolStarted("node", use)
-        events: list[Event] = [
-            begun,
-            begun,
-            *(ToolNoticed("node", use, notice) for notice in notices),
-        ]
+        events = [ToolNoticed("node", use, notice) for notice in notices]
         return [encoded(one) for event in events for one in mapping.map(event)]
 
     log = reported(EventMapping(), [said[0], said[0], foreign, foreign])
-    called = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
-    assert [json.loads(event)["type"] for event in log] == [*called, *["CUSTOM"] * 3]
+    assert [json.loads(event)["type"] for event in log] == ["CUSTOM"] * 3
     again = EventMapping()
     again.continue_after([encoded(TextPiece("m", "text", None)), *log])
     assert reported(again, [said[0], said[0]]) == []

@@ -125,10 +125,10 @@ TO_A_QUESTION = {
     "Events.move": 1,  # the run waits for a worker
     "Events.take": 1,
     "Events._rows": 2,  # the run's events; this test's own reading
-    "Events._append": 3,  # a text begins; a tool is called; the run ends
+    "Events._append": 2,  # a text begins; the run ends
     "Trees.node": 1,  # whether another worker has stored the message
     "Trees.around": 4,
-    "Trees.append_after": 3,  # the message, the reply, the question; each with its event
+    "Trees.append_after": 3,  # the message, the reply with its call, the question; and their events
     "Calls.open_round": 1,
     "Calls.end_round": 1,
     "Calls._read": 1,  # when the question expires

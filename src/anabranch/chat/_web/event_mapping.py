@@ -71,57 +71,20 @@ class EventMapping:
         """The open questions of each branch and of the branches inside it, by its id."""
         self._noticed: set[str] = set()
         """Ids of the run's notices that were reported."""
-        self._called: set[tuple[str | None, str]] = set()
-        """The run's calls of tools that were reported, by their callers and their ids."""
 
     def continue_after(self, events: Collection[bytes]) -> None:
-        """Note the logged events of a run that was cut off, whose notices happen again.
-
-        The run's calls also happen again, and a client would append their arguments twice.
-        """
+        """Note the logged events of a run that was cut off, whose notices happen again."""
         self._noticed.update(name for name in _ids_in(events, NOTICE) if name)
-        begun = (each for each in events if each.startswith(b'{"type":"TOOL_CALL_START"'))
-        calls = (ToolCallStartEvent.model_validate_json(each) for each in begun)
-        self._called.update((each.parent_message_id, each.tool_call_id) for each in calls)
 
-    def map(self, event: Event) -> Iterable[Mapped]:
-        """Return ``event`` as events of AG-UI; a repeated call or notice becomes no event.
+    def map(self, event: Event) -> Iterator[Mapped]:
+        """Yield an event of an agent as events of AG-UI; a repeated notice becomes no event.
 
-        A round runs again if its lease expires or its store fails, and the turn then repeats calls
-        and notices.
+        A round runs again if its lease expires or its store fails, and the turn then repeats
+        notices. :meth:`added` maps the nodes and results, and the calls of tools in nodes.
         """
-        if isinstance(event, TextReceived):
-            return self._text(event)
-        if self._is_known(event):
-            return ()
-        if isinstance(event, ToolStarted):
-            self._called.add((event.caller, event.use.id))
-        elif isinstance(event, ToolNoticed) and event.notice.id:
-            self._noticed.add(event.notice.id)
-        return self._other(event)
-
-    def _is_known(self, event: Event) -> bool:
-        """Whether the run's readers have received ``event`` already."""
         match event:
-            case ToolStarted(caller, use):
-                return (caller, use.id) in self._called
-            case ToolNoticed(_, _, notice):
-                return notice.id in self._noticed
-            case _:
-                return False
-
-    def _other(
-        self,
-        event: NodeAdded
-        | BranchResumed
-        | BranchEnded
-        | ToolStarted
-        | ToolNoticed
-        | ToolBranched
-        | ToolSuspended
-        | ToolEnded,
-    ) -> Iterator[Mapped]:
-        match event:
+            case TextReceived():
+                yield from self._text(event)
             case NodeAdded(node):
                 yield from self.note(node)
             case BranchResumed(path):
@@ -129,21 +92,14 @@ class EventMapping:
             case BranchEnded(outcome):
                 if self._subagents.pop(outcome.start.id, None) is not None:
                     yield _succeeded(outcome.start.id)
-            case ToolStarted(caller, use):
-                branch = self._branches.get(caller)
-                shown = to_json(encodable(use.input)).decode()
-                yield ToolCallStartEvent(
-                    tool_call_id=use.id,
-                    tool_call_name=use.name,
-                    parent_message_id=caller,
-                    subagent_run_id=branch,
-                )
-                yield ToolCallArgsEvent(tool_call_id=use.id, delta=shown, subagent_run_id=branch)
-                yield ToolCallEndEvent(tool_call_id=use.id, subagent_run_id=branch)
-            case ToolNoticed() | ToolBranched() | ToolSuspended():
+            case ToolNoticed(_, _, notice):
+                if notice.id not in self._noticed:
+                    self._noticed.update(filter(None, [notice.id]))
+                    yield self._custom(event)
+            case ToolBranched() | ToolSuspended():
                 yield self._custom(event)
-            case ToolEnded():
-                pass  # stored with the result
+            case ToolStarted() | ToolEnded():
+                pass  # stored with the node of the call, and with the result
 
     def _custom(self, event: ToolNoticed | ToolBranched | ToolSuspended) -> CustomEvent:
         value: dict[str, object] = {"toolCallId": event.use.id}
@@ -214,7 +170,10 @@ class EventMapping:
             yield _started(start)
 
     def added(self, events: Iterable[NodeAdded | ToolEnded]) -> Iterator[Mapped]:
-        """Yield the events to store together with nodes and results; :meth:`note` then notes the nodes."""
+        """Yield the events to store together with nodes and results; :meth:`note` then notes the nodes.
+
+        A node that calls tools reports the calls, so followers see a call before its effects.
+        """
         branches = ChainMap[str, str]({}, self._branches)
         for event in events:
             match event:
@@ -256,6 +215,16 @@ class EventMapping:
         if message is not None:
             yield TextMessageEndEvent(message_id=message, subagent_run_id=branch)
         yield CustomEvent(name=NODE, value=shown_node(node), subagent_run_id=branch)
+        for use in node.tool_uses:
+            yield ToolCallStartEvent(
+                tool_call_id=use.id,
+                tool_call_name=use.name,
+                parent_message_id=node.id,
+                subagent_run_id=branch,
+            )
+            shown = to_json(encodable(use.input)).decode()
+            yield ToolCallArgsEvent(tool_call_id=use.id, delta=shown, subagent_run_id=branch)
+            yield ToolCallEndEvent(tool_call_id=use.id, subagent_run_id=branch)
 
 
 def _branch_of(node: Node, branches: Mapping[str, str]) -> str | None:

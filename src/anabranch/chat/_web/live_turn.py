@@ -176,7 +176,6 @@ class LiveTurn:
         if isinstance(event, ToolSuspended):
             self.times.add(event)
         if isinstance(event, ToolStarted):
-            await self._log.flush()  # readers must see a tool's call before its effects
             self._leave_if_over()  # another process may call the tools by now
         await self._log.room()
 

@@ -16,7 +16,7 @@ from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.thread_log import RUN_ENDS
 from anabranch.engines import InProcessEngine, Wake
-from anabranch.messages import ElicitReply
+from anabranch.messages import ElicitReply, SampleReply
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Thread
 from tests.chat.web import SEAT
@@ -51,6 +51,9 @@ def taken(row: int) -> int:
     return row
 
 
+CALL = calls(("use", "journey", {}), text="Let me see.")
+
+
 class Rounds:
     """A conversation whose runs are taken by a worker that is called by hand."""
 
@@ -74,12 +77,14 @@ class Rounds:
 
 
 @asynccontextmanager
-async def beginning(database: WatchedDatabase) -> AsyncGenerator[Rounds]:
-    """A conversation without messages, whose model calls the tool."""
+async def beginning(
+    database: WatchedDatabase, reply: SampleReply | str = CALL
+) -> AsyncGenerator[Rounds]:
+    """A conversation without messages, whose model by default calls the tool."""
     (stored, trees), engine = database.stores, InProcessEngine()
     conversations = Conversations(
         trees,
-        MockModel(lambda _: calls(("use", "journey", {}), text="Let me see.")),
+        MockModel(lambda _: reply),
         [journey],
         calls=stored,
         engine=engine,
@@ -145,6 +150,33 @@ async def test_a_message_writes_each_moment_to_the_store_once(
         await rounds.conversation.say("Which seat?", "run.0")
         await rounds.work("run.0")
         assert database.requests == Counter(TO_A_QUESTION), database.requests
+
+
+TO_A_REPLY = {
+    "Events.begin": 1,
+    "Events.move": 1,  # the run waits for a worker
+    "Events.take": 1,
+    "Events._rows": 1,  # the run's events
+    "Events._append": 1,  # a text begins
+    "Trees.node": 1,  # whether another worker has stored the message
+    "Trees.around": 3,  # before the message; after it; when the run had ended
+    "Trees.append_after": 2,  # the message; the reply, and the end of the run
+}
+
+
+async def test_the_last_reply_of_a_turn_is_stored_with_the_end_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_writer, "LEAST_REST", PATIENCE)
+    database = Counted()
+    async with beginning(database, "Any.") as rounds:
+        database.requests.clear()
+        await rounds.conversation.say("Which seat?", "run.0")
+        await rounds.conversations.advance(Wake("t", "run.0", RUNS))
+        assert database.requests == Counter(TO_A_REPLY), database.requests
+        end = json.loads((await rounds.conversation.log.read(0))[-1])
+        assert end["outcome"] == {"type": "success"}
+        assert not await rounds.conversation.is_running()
 
 
 async def test_a_round_asks_the_store_for_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:

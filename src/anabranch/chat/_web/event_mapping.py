@@ -123,10 +123,15 @@ class EventMapping:
         branch = self._branches.get(event.caller)
         return CustomEvent(name=name, value=value, subagent_run_id=branch)
 
-    def end(self, *, suspended: bool = False) -> Iterator[BaseEvent]:
-        """Yield the ends of all open messages and branches, ``suspended`` if another run continues."""
+    def end(self, *, suspended: bool = False, last: Node | None = None) -> Iterator[BaseEvent]:
+        """Yield the ends of all open messages and branches, ``suspended`` if another run continues.
+
+        The node ``last`` ends its own message.
+        """
         for after, message in self._messages.items():
-            yield TextMessageEndEvent(message_id=message, subagent_run_id=self._branches.get(after))
+            if last is None or after != last.parent_id:
+                branch = self._branches.get(after)
+                yield TextMessageEndEvent(message_id=message, subagent_run_id=branch)
         for branch in reversed(self._subagents):
             yield self._suspended(branch) if suspended else _succeeded(branch)
 

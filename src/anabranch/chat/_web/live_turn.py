@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from typing import TypeAlias
 
 from ag_ui.core import (
     BaseEvent,
@@ -24,16 +25,21 @@ from ag_ui.core import (
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable import TurnRecord
 from anabranch.agents import Addition, Event, FrontEnd, Suspension, ToolStarted, ToolSuspended
+from anabranch.chat._turns import is_whole
 from anabranch.chat._web.event_mapping import EventMapping
-from anabranch.chat._web.log_writer import encoded
+from anabranch.chat._web.log_writer import TextPiece, encoded
 from anabranch.chat._web.run_input import Message, ends_of_all_open, front_end_in, message_in
 from anabranch.chat._web.thread_lease import ThreadLease, TurnLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.chat._web.turn_times import TurnTimes
 from anabranch.errors import StoreError
-from anabranch.tree import TreeStore
+from anabranch.tree import HEAD, TreeStore
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
+
+Outcome: TypeAlias = (
+    RunFinishedSuccessOutcome | RunFinishedInterruptOutcome | RunFinishedCancelledOutcome
+)
 
 STOPPED = b'"outcome":{"type":"cancelled"'
 """Marks the last event of a stopped run."""
@@ -157,15 +163,29 @@ class LiveTurn:
             self.task.cancel()
 
     async def write(self, store: TreeStore, added: Addition) -> None:
-        """Store nodes and results together with their events.
+        """Store nodes and results together with their events, and with the turn's end after its last reply.
 
         A worker stores nothing after another has taken the run. A user's answer is stored anyway.
         """
         is_by_user = self._begun is not None and self.task is None
         owner = None if is_by_user or self.run is None else self.run.owner
-        await self._log.write(self._mapping.added(added.events), store, added, owner)
+        events: list[BaseEvent | TextPiece] = [*self._mapping.added(added.events)]
+        lease = None if is_by_user or not self._is_last(added) else self._lease
+        if lease is not None:
+            await lease.give_up()
+            success = RunFinishedSuccessOutcome(type="success")
+            events += [*self._mapping.end(last=added.nodes[-1]), self._finished(success)]
+        await self._log.write(events, store, added, owner, ends=lease is not None)
+        if lease is not None:
+            await self._leave()
         for node in added.nodes:
             self._mapping.note(node)
+
+    def _is_last(self, added: Addition) -> bool:
+        """Whether the turn ends with an addition: a whole reply at the head, without a queued run."""
+        is_at_head = any(each.name == HEAD for each in added.refs)
+        may_be_followed = self.run is None or self.run.wakes_at > 0
+        return is_at_head and is_whole(added.nodes[-1]) and not may_be_followed
 
     async def on_event(self, event: Event) -> None:
         """Add an event of the agent to the log; the store has those of nodes and results already.
@@ -257,17 +277,17 @@ class LiveTurn:
 
     async def _finish(
         self,
-        outcome: RunFinishedSuccessOutcome
-        | RunFinishedInterruptOutcome
-        | RunFinishedCancelledOutcome,
+        outcome: Outcome,
         until: float = 0.0,
         *,
         continues: bool = False,
     ) -> None:
-        if self.run is None:
-            return
-        ended = RunFinishedEvent(thread_id=self._log.shown_id, run_id=self.run.id, outcome=outcome)
+        ended = self._finished(outcome)
         await self._end(*self._mapping.end(suspended=continues), ended, until=until)
+
+    def _finished(self, outcome: Outcome) -> RunFinishedEvent:
+        run_id = "" if self.run is None else self.run.id
+        return RunFinishedEvent(thread_id=self._log.shown_id, run_id=run_id, outcome=outcome)
 
     async def _end(self, *events: BaseEvent, until: float = 0.0) -> None:
         """Report the end of the run, if one is in progress; the events end its turn.

@@ -93,17 +93,20 @@ class ThreadLog:
         trees: TreeStore,
         added: Addition,
         owner: str | None,
+        *,
+        ends: bool,
     ) -> None:
         """Store events together with the nodes and results that they report, after all added events.
 
-        Nothing is stored if the owner of the thread's turn is another than ``owner``.
+        Nothing is stored if the owner of the thread's turn is another than ``owner``. With
+        ``ends``, the turn ends with the events.
 
         Raises:
             RefusedError: if the store refuses a node, result or ref.
             StoreError: if the store fails, or another owner has the turn.
         """
         await self.flush()
-        new = NewEvents(self.thread_id, [encoded(each) for each in events], owner=owner)
+        new = NewEvents(self.thread_id, [encoded(each) for each in events], owner=owner, ends=ends)
         nodes, results, refs = added.nodes, added.results, added.refs
         await append_reported(
             trees, self._events, new, nodes, results=results, refs=refs, at=self._clock.now()

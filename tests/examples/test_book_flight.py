@@ -10,7 +10,7 @@ from anabranch.messages import SampleRequest, UrlRequest
 from anabranch.testing import ManualClock, MockClient, SequentialIds, run_tool
 from examples import book_flight as example
 from examples.book_flight import Booking, book_flight
-from tests.examples.harness import ERAS, connected
+from tests.mcp.harness import ERAS, Answers, accept, connected, prompt_of, say, serving, use_tool
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,12 @@ async def test_a_budget_that_buys_nothing_is_refused() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_it_runs_over_either_era_of_mcp(era: str) -> None:
-    async with connected(book_flight, era, person, model) as client:
+    def reply(asked: Any) -> Any:
+        said = model(prompt_of(asked))
+        return say(said) if isinstance(said, str) else use_tool(asked.tools[0].name, **said)
+
+    answers = Answers(lambda asked: accept(**person(asked.message)), reply)
+    async with connected(serving(book_flight), era, answers) as client:
         result = await client.call_tool("book_flight", {"destination": "Lima", "pay_online": True})
     assert not result.is_error, result.content
     assert result.structured_content is not None

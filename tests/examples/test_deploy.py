@@ -7,7 +7,7 @@ from anabranch import Cancelled, ToolError
 from anabranch.messages import ElicitRequest
 from anabranch.testing import MockClient, run_tool
 from examples.deploy import deploy
-from tests.examples.harness import ERAS, connected, text_of
+from tests.mcp.harness import ERAS, MODERN, Answers, accept, connected, say, serving, text_of
 
 DONE = "Version v2 runs on production."
 
@@ -29,8 +29,9 @@ async def test_a_version_is_deployed_when_user_and_model_agree() -> None:
 
 async def test_a_modern_client_meets_each_question_under_its_key() -> None:
     params = {"version": "v2"}
-    target = types.ElicitResult(action="accept", content={"target": "production"})
-    async with connected(deploy, "2026-07-28", lambda _: None, lambda _: "") as client:
+    target = accept(target="production")
+    able = Answers(lambda _: target, lambda _: say(""))
+    async with connected(serving(deploy), MODERN, able) as client:
         call = client.session.call_tool
         asked = await call("deploy", params, allow_input_required=True)
         assert isinstance(asked, types.InputRequiredResult)
@@ -48,10 +49,8 @@ async def test_a_modern_client_meets_each_question_under_its_key() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_it_runs_over_either_era_of_mcp(era: str) -> None:
-    def user(_: str) -> dict[str, str]:
-        return {"target": "production"}
-
-    async with connected(deploy, era, user, lambda _: "Yes.") as client:
+    answers = Answers(lambda _: accept(target="production"), lambda _: say("Yes."))
+    async with connected(serving(deploy), era, answers) as client:
         result = await client.call_tool("deploy", {"version": "v2"})
     assert text_of(result) == DONE
 

@@ -9,7 +9,7 @@ from anabranch import BranchContext, Declined, InvalidArgumentsError, tool
 from anabranch.messages import ElicitRequest
 from anabranch.testing import MockClient, run_tool
 from examples.pick_card import Outcome, PickCard
-from tests.examples.harness import ERAS, connected
+from tests.mcp.harness import ERAS, Answers, accept, connected, say, serving
 
 CARDS = ["A♠", "K♥", "Q♦", "J♣", "2♠"]
 
@@ -87,11 +87,12 @@ async def test_no_cards_are_drawn_for_a_hand_that_is_too_large() -> None:
 async def test_it_runs_over_either_era_of_mcp(era: str) -> None:
     deck = Rigged()
 
-    def person(message: str) -> dict[str, int]:
-        assert message.startswith("The model says: Lucky!")
-        return {"cardNumber": 2}
+    def pick(asked: Any) -> Any:
+        assert asked.message.startswith("The model says: Lucky!")
+        return accept(cardNumber=2)
 
-    async with connected(PickCard(deck), era, person, lambda _: "Lucky!") as client:
+    answers = Answers(pick, lambda _: say("Lucky!"))
+    async with connected(serving(PickCard(deck)), era, answers) as client:
         result = await client.call_tool("pick_card", {"analyze": True})
     assert Outcome.model_validate(result.structured_content).won
     assert deck.hands == 1

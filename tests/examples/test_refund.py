@@ -8,17 +8,15 @@ import examples.refund
 from anabranch import Declined
 from anabranch.testing import MockClient, run_tool
 from examples.refund import refund
-from tests.examples.harness import ERAS, connected, text_of
+from tests.mcp.harness import ERAS, Answers, accept, connected, serving, text_of
 
 ORDER = {"order": "A1", "amount": 20}
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_refund_pays_when_the_user_approves(era: str) -> None:
-    def user(message: str) -> dict[str, bool]:
-        return {"approve": message == "Refund 20.00 for order A1?"}
-
-    async with connected(refund, era, user, str) as client:
+    user = Answers(lambda asked: accept(approve=asked.message == "Refund 20.00 for order A1?"))
+    async with connected(serving(refund), era, user) as client:
         result = await client.call_tool("refund", ORDER)
     assert text_of(result) == "Paid 20.00 for order A1."
 

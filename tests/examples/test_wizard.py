@@ -8,7 +8,7 @@ import examples.wizard
 from anabranch import Declined
 from anabranch.testing import MockClient, run_tool
 from examples.wizard import plan_trip
-from tests.examples.harness import ERAS, connected, text_of
+from tests.mcp.harness import ERAS, Answers, accept, connected, echo, serving, text_of
 
 
 async def test_it_asks_the_person_then_the_model_and_returns_one_value() -> None:
@@ -20,13 +20,8 @@ async def test_it_asks_the_person_then_the_model_and_returns_one_value() -> None
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_it_runs_over_either_era_of_mcp(era: str) -> None:
-    def person(_: str) -> dict[str, str]:
-        return {"city": "Vienna"}
-
-    def model(prompt: str) -> str:
-        return f"<{prompt}>"
-
-    async with connected(plan_trip, era, person, model) as client:
+    answers = Answers(lambda _: accept(city="Vienna"), echo)
+    async with connected(serving(plan_trip), era, answers) as client:
         result = await client.call_tool("plan_trip", {"days": 2})
     assert text_of(result) == "VIE-2: <Plan 2 days in Vienna, in one sentence.>"
 

@@ -17,7 +17,7 @@ from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.mcpserver import MCPServer
-from pydantic import ConfigDict
+from pydantic import BaseModel, ConfigDict
 
 from anabranch import AnswerError, Capabilities
 from anabranch.messages import (
@@ -29,6 +29,13 @@ from anabranch.messages import (
     UrlRequest,
 )
 from tests.mcp.harness import HANDSHAKE, MODERN, ROOT, Answers, connected, http
+
+
+class Number(BaseModel):
+    """A form that asks for a number."""
+
+    n: int
+
 
 RESULT_TYPE = "resultType"
 """Stamped by the SDK on every result of the modern era, also on a suspended saga's."""

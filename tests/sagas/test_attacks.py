@@ -14,14 +14,13 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch.mcp import create_server
 from anabranch.tool import Tool
 from tests.mcp.harness import KEY, MODERN, Answers, connected
 from tests.randomised import SEED, times
-from tests.sagas.harness import REFUSED, accepted, failed, raw, said
+from tests.sagas.harness import REFUSED, Number, accepted, failed, raw, said
 
 ATTACKS = times(5_000, gate=1_000)
 CALL, SAGA, RESUME = "tools/call", "tools/callSaga", "tools/resumeSaga"
@@ -39,10 +38,6 @@ pytestmark = pytest.mark.usefixtures("quiet")
 Params = dict[str, Any]
 Attack = tuple[str, Params, Any]
 """A method, its parameters, and what must come of it: an error, a field's name, or a reply."""
-
-
-class Number(BaseModel):
-    n: int
 
 
 def target(effects: list[str], name: str = "pay") -> Tool[int]:

@@ -10,22 +10,17 @@ from typing import Any
 import pytest
 from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch._sealing import SagaClaims
 from anabranch.mcp import CallToolSagaParams, ResumeToolSagaParams
 from anabranch.mcp._saga_shapes import DEEPEST, LARGEST, LONGEST_NUMBER, read
 from tests.mcp.harness import ERAS, MODERN, Answers, connected, serving
-from tests.sagas.harness import accepted, call_saga, failed, raw, refusal, resume_saga, said
+from tests.sagas.harness import Number, accepted, call_saga, failed, raw, refusal, resume_saga, said
 
 ANSWER = {"action": "accept", "content": {"n": 1}}
 GOOD = accepted("ask/elicit.1", n=1)
 ran: list[str] = []
-
-
-class Number(BaseModel):
-    n: int
 
 
 @tool

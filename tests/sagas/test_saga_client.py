@@ -8,7 +8,7 @@ import mcp_types as types
 import pytest
 from mcp import MCPError
 from mcp.server.mcpserver import Extension, MCPServer, MethodBinding
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from anabranch import AnswerError, BranchContext, StepFailed, ToolError, tool
 from anabranch.mcp import SagaClient, SagaRoundsExceededError, Turn, create_server
@@ -17,11 +17,7 @@ from anabranch.mcp._saga_shapes import LooseParams
 from examples.deploy import deploy
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, connected, serving, text_of
 from tests.mcp.tools import ANSWERED, Report, journey
-from tests.sagas.harness import WAYS, Person, reached
-
-
-class Number(BaseModel):
-    n: int
+from tests.sagas.harness import WAYS, Number, Person, reached
 
 
 def always(value: Any) -> Person:

@@ -13,11 +13,17 @@ from anabranch.mcp import SagaClient
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 from tests.mcp.harness import ERAS, HANDSHAKE, Answers, connected, serving
 from tests.mcp.harness import accept as accept_form
-from tests.sagas.harness import Person, accepted, call_saga, failed, raw, resume_saga, said, text_in
-
-
-class Number(BaseModel):
-    n: int
+from tests.sagas.harness import (
+    Number,
+    Person,
+    accepted,
+    call_saga,
+    failed,
+    raw,
+    resume_saga,
+    said,
+    text_in,
+)
 
 
 @pytest.fixture(params=ERAS)

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.server.mcpserver import AESGCMRequestStateCodec
-from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
 from anabranch._sealing import SagaClaims, Sealer
@@ -24,6 +23,7 @@ from anabranch.tool import Tool
 from tests.mcp.harness import KEY, MODERN, Answers, connected
 from tests.sagas.harness import (
     REFUSED,
+    Number,
     accepted,
     call_saga,
     raw,
@@ -35,10 +35,6 @@ from tests.sagas.harness import (
 
 OLD, NEW = "the old secret, long enough for a key", "the new secret, long enough for a key"
 ONE, TWO = accepted("ask/elicit.1", n=1), accepted("ask/elicit.2", n=2)
-
-
-class Number(BaseModel):
-    n: int
 
 
 def asking(name: str = "ask", ran: list[str] | None = None) -> Tool[str]:

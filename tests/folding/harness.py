@@ -1,11 +1,11 @@
 """An agent with folding, and the replies that open and close branches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch import BranchContext, Capabilities, tool
 from anabranch.agents import Agent, AgentTool, Folding, TurnLimits
-from anabranch.folding import Branch, BranchService, BranchStore, FoldingSettings
+from anabranch.folding import Branch, BranchService, BranchStore, FoldingSettings, InjectedItem
 from anabranch.messages import Message, SampleReply, SampleRequest
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockModel, calls
@@ -100,3 +100,18 @@ SEEN = "a long text " * 30
 async def look(ctx: BranchContext, what: str) -> str:
     """Look at something."""
     return f"{what}: {SEEN}"
+
+
+class Learning:
+    """A memory that has some items, and learns."""
+
+    def __init__(self, *items: InjectedItem) -> None:
+        self.items = items
+        self.queued: list[tuple[Branch, str]] = []
+
+    async def recall(self, text: str, **more: Any) -> Sequence[InjectedItem]:
+        return self.items
+
+    async def queue(self, branch: Branch, transcript: str) -> bool:
+        self.queued.append((branch, transcript))
+        return True

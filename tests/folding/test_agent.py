@@ -1,7 +1,7 @@
 """Real folding: an agent works in a branch, and sees only what the branch has returned."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,13 +9,22 @@ import pytest
 from anabranch import BranchContext, tool
 from anabranch.agents import BranchSelf, TurnLimits
 from anabranch.folding import (
-    Branch,
     InjectedItem,
 )
 from anabranch.messages import SampleReply, SampleRequest, Usage
 from anabranch.testing import calls
 from tests.agents.harness import fork
-from tests.folding.harness import SEEN, Reply, create, heard, in_branch, look, returns, talk
+from tests.folding.harness import (
+    SEEN,
+    Learning,
+    Reply,
+    create,
+    heard,
+    in_branch,
+    look,
+    returns,
+    talk,
+)
 
 
 def creates(*descriptions: str, **more: Any) -> SampleReply:
@@ -328,22 +337,10 @@ async def test_the_status_is_that_of_the_branch_one_is_in() -> None:
     assert '"status": "active"' in (await chat.results(inside))["t"]
 
 
-class Memories:
-    """A memory with one item."""
-
-    queued: Iterable[tuple[Branch, str]] = ()
-
-    async def recall(self, text: str, **more: Any) -> list[InjectedItem]:
-        return [InjectedItem(id="m1", title="Counting", content="Count twice.", tokens=5)]
-
-    async def queue(self, branch: Branch, transcript: str) -> bool:
-        self.queued = [*self.queued, (branch, transcript)]
-        return True
-
-
 async def test_the_memory_learns_from_the_work_in_the_branch() -> None:
     """All of it, and nothing of what was said outside of it, or in a branch around it."""
-    memories = Memories()
+    item = InjectedItem(id="m1", title="Counting", content="Count twice.", tokens=5)
+    memories = Learning(item)
     decide = script(
         create("outer"),
         create("inner", use="d"),
@@ -366,23 +363,6 @@ async def test_the_memory_learns_from_the_work_in_the_branch() -> None:
     ]
     assert "long text" not in outer
     assert "result: It is locked." in outer.splitlines()
-
-
-async def test_the_text_of_a_branch_at_a_limit_reaches_the_summary() -> None:
-    def decide(request: SampleRequest) -> Reply:
-        said = heard(request)
-        if said == "Go":
-            return fork("dig", allow_work=True)
-        if said.startswith("(forced to return)"):
-            return "Half of it is dug."
-        if "branches completed" in said:
-            return said
-        return calls(("l", "look", {"what": "x"}), text="Digging.")
-
-    chat = await talk(decide, look, BranchSelf(), limits=TurnLimits(max_requests=3))
-    end = await chat.say("Go")
-    assert "Before that: Half of it is dug." in end.text
-    await chat.check()
 
 
 async def test_the_samples_of_tools_are_charged_to_the_branch() -> None:

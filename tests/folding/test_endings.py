@@ -16,7 +16,6 @@ from anabranch.folding import (
     BranchNotActiveError,
     BranchService,
     FoldingSettings,
-    InjectedItem,
     folding_tools,
 )
 from anabranch.messages import (
@@ -31,7 +30,17 @@ from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockClient, calls, run_tool
 from anabranch.tree import NO_RESULT
 from tests.agents.harness import fork
-from tests.folding.harness import SEEN, Reply, create, heard, in_branch, look, returns, talk
+from tests.folding.harness import (
+    SEEN,
+    Learning,
+    Reply,
+    create,
+    heard,
+    in_branch,
+    look,
+    returns,
+    talk,
+)
 from tests.folding.passing_on import PassingOn
 
 FORCED = "(forced to return)"
@@ -258,20 +267,6 @@ async def test_finished_work_is_there_although_the_model_calls_another_tool(text
 
 
 # -- what is learned -------------------------------------------------------------------------
-
-
-class Learning:
-    """A memory that has nothing, and learns."""
-
-    def __init__(self) -> None:
-        self.queued: list[tuple[Branch, str]] = []
-
-    async def recall(self, text: str, **more: Any) -> list[InjectedItem]:
-        return []
-
-    async def queue(self, branch: Branch, transcript: str) -> bool:
-        self.queued.append((branch, transcript))
-        return True
 
 
 async def test_a_forced_return_can_ask_that_it_is_learned_from() -> None:

@@ -113,16 +113,13 @@ class NewBranch:
             places the branch, the name for a new session.
         session_budget: the budget of a new session.
         parent_id: the enclosing branch; ``None`` for the session.
-        description: as in the record.
-        prompt: as in the record.
-        budget: as in the record; ``None`` for the default, or for half of the parent's remaining
-            tokens if that is less.
-        timeout_seconds: as in the record.
+        budget: the tokens of the branch; ``None`` for the default, or for half of the parent's
+            remaining tokens if that is less.
         tokens: the tokens of the description and prompt, which are used immediately.
         is_ready: whether the branch is active immediately; otherwise it is activated later.
-        extract_memory: as in the record.
-        owner: as in the record.
         parent_reserved: tokens that open requests of the parent may still take.
+
+    The other fields are those of the record, :class:`Branch`.
     """
 
     id: str

@@ -139,7 +139,7 @@ class Check(Protocol):
     asks: Asks
 
     def emit(self, rule: str, found: str, node: ast.stmt | ast.expr, scope: Scope) -> None:
-        """Report a finding."""
+        """Report a finding, unless its line is marked as safe."""
         ...
 
     def follow(self, function: Function) -> None:

@@ -93,7 +93,6 @@ class _Check:
             check_body(self, self._pending.pop())
 
     def emit(self, rule: str, found: str, node: ast.stmt | ast.expr, scope: Scope) -> None:
-        """Report a finding, unless its line is marked as safe."""
         if not scope.module.is_safe(node):
             reason, fix = RULES[rule]
             self.findings[
@@ -120,11 +119,9 @@ class _Check:
             self._pending.append(function)
 
     def is_shared(self, scope: Scope) -> bool:
-        """Return whether the names that a scope binds outlive one run of the body."""
         return scope.parent is None or scope.encloses(self._root)
 
     def is_tool(self, cls: Class) -> bool:
-        """Return whether a class is the tool's class."""
         return cls == self._tool
 
 

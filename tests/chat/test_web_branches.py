@@ -17,7 +17,7 @@ from anabranch.chat._web.open_work import cancel
 from anabranch.messages import SampleRequest, text_of
 from anabranch.stores import open_run_events
 from anabranch.testing import MockModel, calls
-from tests.agents.asking import Number, deciding, forks, number, program
+from tests.agents.asking import deciding, forks, program
 from tests.agents.harness import heard
 from tests.chat.machines import Machines, check, check_branches, events_of, ids_of, open_runs
 from tests.chat.web import browsing, message, on_both_databases, reserve, resume, run
@@ -197,42 +197,3 @@ async def test_a_run_continues_in_another_process_when_its_own_ends_in_a_branch(
     assert sorted(ids_of(events, "anabranch.node")) == sorted(node.id for node in tree.nodes)
     assert len(ids_of(events, "anabranch.notice")) == 1
     assert DONE == ["begun"]
-
-
-@tool(name="book")
-async def book_1(ctx: BranchContext) -> str:
-    """Ask, and book."""
-    await ctx.step(note, "reserved")
-    await ctx.elicit(Number, "How many?")
-    return "booked"
-
-
-@tool(name="book")
-async def book_2(ctx: BranchContext) -> str:
-    """Look, ask, and book."""
-    await ctx.step(note, "looked")
-    await ctx.elicit(Number, "How many?")
-    return "booked"
-
-
-async def test_a_run_waits_for_a_process_with_the_version_of_its_branch(url: str) -> None:
-    here = Machines(url, branching(one=calls(("use", "book", {}))))
-    async with (
-        here.process(book_1, code_version="1") as old,
-        here.process(book_2, code_version="2") as new,
-    ):
-        await here.begun(old)
-        await here.drive(old)
-        [question] = await here.asked(new)
-        found = await new.find("t1", None)
-        assert found is not None
-        await found.answer({question.id: number(4)}, "r2")
-        await new.advance(await here.engine.next("t1"))
-        pinned = await here.engine.next("t1")
-        assert pinned.version == "1"
-        await new.advance(pinned)
-        await old.advance(pinned)
-        await here.drive(new)
-        assert await outcomes(new) == ["interrupt", "success"]
-        assert "booked" in str(await events_of(new))
-    assert DONE == ["reserved"]

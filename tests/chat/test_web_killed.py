@@ -59,15 +59,6 @@ class Web:
         return found
 
 
-async def pending(client: httpx2.AsyncClient) -> dict[str, str]:
-    found = (await client.get("/threads/t1/pending")).json()
-    return {each["message"]: each["interrupt_id"] for each in found}
-
-
-def row(interrupt_id: str, number: int) -> dict[str, Any]:
-    return {"interrupt_id": interrupt_id, "action": "accept", "content": {"row": number}}
-
-
 async def killed(web: Web, when: str, said: str) -> None:
     """Run until the process dies in a tool."""
     (web.folder / when).touch()
@@ -110,22 +101,3 @@ async def test_a_tool_that_was_cut_off_goes_on_by_itself(
     assert notices == ["reserved Bonn"]
     assert [types_of(events).count(f"TOOL_CALL_{each}") for each in ("START", "RESULT")] == [1, 1]
     assert types_of(events)[-1] == "RUN_FINISHED"
-
-
-@pytest.mark.long
-async def test_a_tool_in_a_branch_that_was_cut_off_goes_on_by_itself(tmp_path: Path) -> None:
-    web = Web(tmp_path)
-    async with web.running() as (process, client):
-        await client.post("/agui", json=message("fork"))
-        asked = await pending(client)
-        (tmp_path / "before-book-Rome").touch()
-        with suppress(httpx2.TransportError):
-            await client.post("/threads/t1/answers", json=row(asked["Which row to Rome?"], 3))
-        await process.wait()
-    web.let_leases_run_out()
-    async with web.running() as (_, client):
-        await until_ended(client, 0, 2)
-        left = {"Which row to Oslo?": asked["Which row to Oslo?"]}
-        assert await pending(client) == left
-    made = {what: len(keys) for what, keys in web.effects().items()}
-    assert made == {"reserve-Rome": 1, "reserve-Oslo": 1, "book-Rome": 1}

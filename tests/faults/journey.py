@@ -204,7 +204,6 @@ def make_server(settings: Settings) -> MCPServer[Any]:
         ttl=36_000,
         store=Durability(store, lease=LEASE, expire_after=36_000),
         clock=clock,
-        engine=engine_of(settings, clock),
     )
 
 

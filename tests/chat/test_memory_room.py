@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import httpx2
-from starlette.requests import Request
 
 from anabranch.memory import Draft, Provenance, ReasoningBank, Scopes
 from anabranch.stores import open_memory_store
 from anabranch.testing import ManualClock
 from tests.chat.web import browsing
 
-ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
-
-
-async def known(request: Request) -> str | None:
-    return request.headers.get("x-user")
-
 
 @asynccontextmanager
-async def room(**options: Any) -> AsyncGenerator[tuple[httpx2.AsyncClient, list[str]]]:
+async def room() -> AsyncGenerator[tuple[httpx2.AsyncClient, list[str]]]:
     """Yield a client of an application with two memories of each of two persons, and Ann's ids."""
     store = open_memory_store("memory:")
 
@@ -36,7 +28,7 @@ async def room(**options: Any) -> AsyncGenerator[tuple[httpx2.AsyncClient, list[
         learned = Provenance(source="distilled", branch_id="br_1", outcome="failure")
         await bank.add(await bank.to_memory(a_draft("Keys", f"Of {name}."), provenance=learned))
     ids = [memory.id for memory in await memory_of("ann").newest()]
-    async with browsing(memory=memory_of, **options) as client:
+    async with browsing(memory=memory_of) as client:
         yield client, ids
     await store.close()
 
@@ -87,24 +79,6 @@ async def test_a_memory_is_forgotten_for_good() -> None:
                 404,
                 f"Unknown memory {keys!r}.",
             )
-
-
-async def test_memories_of_others_do_not_exist() -> None:
-    async with room(authenticate=known) as (client, [keys, locks]):
-        client.headers.update(BO)
-        titles = [each["title"] for each in (await client.get("/memories?query=locks")).json()]
-        assert titles == ["Locks of bo"]
-        for name in (keys, locks, "mem_unknown"):
-            for response in (
-                await client.get(f"/memories/{name}"),
-                await client.delete(f"/memories/{name}"),
-            ):
-                assert (response.status_code, response.json()["error"]) == (
-                    404,
-                    f"Unknown memory {name!r}.",
-                )
-        client.headers.update(ANN)
-        assert len((await client.get("/memories")).json()) == 2
 
 
 async def test_a_query_that_is_too_long_is_refused() -> None:

@@ -16,22 +16,6 @@ from tests.agents.memory import MemoryTrees
 from tests.chat.web import browsing, message, run
 
 
-async def test_requests_of_other_sites_are_refused() -> None:
-    cases: list[tuple[dict[str, str], int]] = [
-        ({"Host": "evil.example"}, 421),
-        ({"Host": "127.0.0.1.evil.example"}, 421),
-        ({"Origin": "http://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Origin": "http://127.0.0.1:1"}, 403),
-        ({"Content-Type": "text/plain"}, 415),
-    ]
-    async with browsing() as client:
-        for headers, status in cases:
-            response = await client.post("/threads", headers=headers, content=b"{}")
-            assert response.status_code == status, headers
-        assert (await client.get("/threads")).json() == []
-
-
 async def test_a_page_of_this_machine_is_served() -> None:
     async with browsing() as client:
         origin = {"Origin": str(client.base_url).rstrip("/")}
@@ -113,6 +97,8 @@ async def test_a_request_that_does_not_fit_is_refused_in_a_sentence() -> None:
             response = await client.post(path, content=body.encode(), headers=headers)
             assert response.status_code == status, (path, body[:50])
             assert response.json()["error"].endswith(".")
+        plain = {"Content-Type": "text/plain"}
+        assert (await client.post("/threads", headers=plain, content=b"{}")).status_code == 415
 
 
 async def test_of_two_answers_at_once_the_first_is_taken() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from starlette.requests import Request
 
 from anabranch.chat._web.conversations import Conversations
 from anabranch.tree import Thread
@@ -207,23 +206,6 @@ async def test_a_first_message_that_is_refused_begins_no_conversation() -> None:
             refused = await client.post("/agui", json={**message(text), **more})
             assert refused.status_code == 422, (text, more)
         assert (await client.get("/threads")).json() == []
-
-
-async def test_a_node_of_somebody_else_is_no_place_for_a_first_message() -> None:
-    """Nothing says that it exists: their id of the conversation is the one that is chosen here."""
-
-    async def who(request: Request) -> str | None:
-        return request.headers.get("x-user")
-
-    async with browsing(authenticate=who) as client:
-        ann, bo = {"X-User": "ann"}, {"X-User": "bo"}
-        await client.post("/agui", json=message("hello"), headers=ann)
-        [at, _] = (await client.get("/threads/t1/tree", headers=ann)).json()["nodes"]
-        below = message("hello", run="r2", forwardedProps={"headNodeId": at["id"]})
-        refused = await client.post("/agui", json=below, headers=bo)
-        assert refused.status_code == 422
-        assert refused.json()["error"] == f"This conversation has no node {at['id']!r}."
-        assert (await client.get("/threads", headers=bo)).json() == []
 
 
 async def test_an_id_that_two_choose_at_once_is_one_of_each() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -56,64 +58,62 @@ async def goes_on_with(changed: Body, state: str) -> NonDeterminismError:
 # -- what is found out -----------------------------------------------------------------------
 
 
-async def original(_: Branch) -> None:
-    await step(str, 1, undo=undo)
-    await ask("really?")
-    await ask("sure?")
+def doing(*operations: Callable[[], Any]) -> Body:
+    """Return a body that does ``operations`` one after another."""
+
+    async def body(_: Branch) -> None:
+        for operation in operations:
+            if inspect.isawaitable(done := operation()):
+                await done
+
+    return body
 
 
-async def test_a_changed_question() -> None:
-    async def changed(_: Branch) -> None:
-        await step(str, 1)
-        await ask("REALLY?")
+async def inner(_: Branch) -> None:
+    await ask("inside")
 
-    error = await goes_on_with(changed, await answered(original))
-    assert error.step_id == "t/ask.1"
-    assert error.expected.startswith("elicit ")
-    assert error.found.startswith("elicit ")
+
+STEP = partial(step, str, 1, undo=undo)
+REALLY, SURE, A, B = (partial(ask, question) for question in ("really?", "sure?", "a", "b"))
+original = doing(STEP, REALLY, SURE)
+
+FOUND_OUT: dict[str, tuple[Body, Body, str, str, str]] = {
+    "another question": (original, doing(STEP, A), "t/ask.1", "elicit ", "elicit "),
+    "another kind": (
+        doing(partial(ask, "a", key="t/str.1"), B),
+        doing(STEP, B),
+        "t/str.1",
+        "elicit ",
+        "step ",
+    ),
+    "no step": (original, doing(REALLY, SURE), "t/str.1", "step", "not reached"),
+    "another name": (
+        original,
+        doing(partial(step, str, 1, name="renamed"), REALLY, SURE),
+        "t/str.1",
+        "step",
+        "not reached",
+    ),
+    "no question": (original, doing(STEP), "t/ask.1", "elicit", "not reached"),
+    "no branch": (
+        doing(partial(branch, inner)),
+        doing(A),
+        "t/inner#1/ask.1",
+        "elicit",
+        "not reached",
+    ),
+    "no time": (doing(now, A), doing(A), "t/now.1", "now", "not reached"),
+}
+
+
+@pytest.mark.parametrize("case", FOUND_OUT)
+async def test_a_changed_body_is_found_out_and_its_step_is_named(case: str) -> None:
+    before, changed, step_id, expected, found = FOUND_OUT[case]
+    error = await goes_on_with(changed, await answered(before))
+    assert error.step_id == step_id
+    assert error.expected.startswith(expected)
+    assert error.found.startswith(found)
     assert error.expected != error.found
-
-
-async def test_another_kind_at_the_same_id() -> None:
-    async def asking(_: Branch) -> None:
-        await ask("a", key="t/str.1")
-        await ask("b")
-
-    async def stepping(_: Branch) -> None:
-        await step(str, 1)
-        await ask("b")
-
-    error = await goes_on_with(stepping, await answered(asking))
-    assert error.step_id == "t/str.1"
-    assert (error.expected[:6], error.found[:4]) == ("elicit", "step")
-
-
-async def test_a_removed_step() -> None:
-    async def changed(_: Branch) -> None:
-        await ask("really?")
-        await ask("sure?")
-
-    error = await goes_on_with(changed, await answered(original))
-    assert (error.step_id, error.expected, error.found) == ("t/str.1", "step", "not reached")
-
-
-async def test_a_renamed_step() -> None:
-    async def changed(_: Branch) -> None:
-        await step(str, 1, name="renamed")
-        await ask("really?")
-        await ask("sure?")
-
-    error = await goes_on_with(changed, await answered(original))
-    assert (error.step_id, error.found) == ("t/str.1", "not reached")
-
-
-async def test_a_question_that_is_not_asked_again() -> None:
-    async def changed(_: Branch) -> str:
-        await step(str, 1)
-        return "done"
-
-    error = await goes_on_with(changed, await answered(original))
-    assert (error.step_id, error.expected, error.found) == ("t/ask.1", "elicit", "not reached")
 
 
 async def test_an_error_before_a_recorded_step_is_kept_as_the_cause() -> None:
@@ -123,41 +123,6 @@ async def test_an_error_before_a_recorded_step_is_kept_as_the_cause() -> None:
     error = await goes_on_with(changed, await answered(original))
     assert error.found == "ValueError before it"
     assert isinstance(error.__cause__, ValueError)
-
-
-async def test_a_branch_that_is_not_entered_again() -> None:
-    async def inner(_: Branch) -> None:
-        await ask("inside")
-
-    async def with_branch(_: Branch) -> None:
-        await branch(inner)
-
-    async def without(_: Branch) -> None:
-        await ask("outside")
-
-    error = await goes_on_with(without, await answered(with_branch))
-    assert error.step_id == "t/inner#1/ask.1"
-
-
-async def test_a_time_that_is_not_asked_for_again() -> None:
-    async def timed(_: Branch) -> None:
-        now()
-        await ask("a")
-
-    async def timeless(_: Branch) -> None:
-        await ask("a")
-
-    assert (await goes_on_with(timeless, await answered(timed))).step_id == "t/now.1"
-
-
-async def test_randomness_of_the_bodys_own() -> None:
-    numbers = iter(range(10))
-
-    async def body(_: Branch) -> None:
-        await ask(f"Guess {next(numbers)}")
-
-    with pytest.raises(NonDeterminismError, match=r"ctx\.now, ctx\.uuid, ctx\.random"):
-        await rounds(body)
 
 
 # -- what follows ----------------------------------------------------------------------------
@@ -290,13 +255,21 @@ async def test_a_hot_run_goes_on_from_the_journal_of_a_cold_one() -> None:
         assert await call.drive(answer) == ["A", "B"]
 
 
+async def fails() -> None:
+    await ask("a")
+    raise ToolError("no")
+
+
+async def beside_one_that_fails(sibling: Coroutine[Any, Any, Any]) -> None:
+    with contextlib.suppress(ExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fails())
+            group.create_task(sibling)
+
+
 async def test_a_sibling_that_is_cancelled_before_it_comes_to_its_recorded_steps() -> None:
     """asyncio.TaskGroup fails fast: the order of the replay is not that of the first run."""
     effects: list[str] = []
-
-    async def fails() -> None:
-        await ask("a")
-        raise ToolError("no")
 
     async def works() -> None:
         await asyncio.sleep(0.002)
@@ -320,19 +293,12 @@ async def test_a_sibling_that_is_cancelled_before_it_comes_to_its_recorded_steps
 
 
 async def test_an_open_question_of_a_cancelled_sibling() -> None:
-    async def fails() -> None:
-        await ask("a")
-        raise ToolError("no")
-
     async def waits() -> None:
         await asyncio.sleep(0.002)
         await ask("b")
 
     async def body(_: Branch) -> Any:
-        with contextlib.suppress(ExceptionGroup):
-            async with asyncio.TaskGroup() as group:
-                group.create_task(fails())
-                group.create_task(waits())
+        await beside_one_that_fails(waits())
         return await ask("c")
 
     run = await rounds(body, lambda question: None if question == "b" else loudly(question))
@@ -342,20 +308,13 @@ async def test_an_open_question_of_a_cancelled_sibling() -> None:
 
 
 async def test_a_branch_that_is_cancelled_before_it_comes_to_its_recorded_steps() -> None:
-    async def fails() -> None:
-        await ask("a")
-        raise ToolError("no")
-
     async def inner(_: Branch) -> None:
         await asyncio.sleep(0.002)
         await ask("b", key="mine")
         await ask("c")
 
     async def body(_: Branch) -> Any:
-        with contextlib.suppress(ExceptionGroup):
-            async with asyncio.TaskGroup() as group:
-                group.create_task(fails())
-                group.create_task(branch(inner))
+        await beside_one_that_fails(branch(inner))
         return [await ask("d"), await ask("e")]
 
     assert (await rounds(body)).brackets == [["a", "b"], ["d"], ["e"]]
@@ -365,16 +324,9 @@ async def test_a_branch_that_was_made_and_is_not_entered_this_time() -> None:
     async def inner(_: Branch) -> None:
         await ask("b")
 
-    async def fails() -> None:
-        await ask("a")
-        raise ToolError("no")
-
     async def body(_: Branch) -> Any:
         operation = branch(inner)
-        with contextlib.suppress(ExceptionGroup):
-            async with asyncio.TaskGroup() as group:
-                group.create_task(fails())
-                group.create_task(later(operation))
+        await beside_one_that_fails(later(operation))
         return await ask("c")
 
     async def later(operation: Coroutine[Any, Any, Any]) -> None:
@@ -388,10 +340,6 @@ async def test_a_branch_that_was_made_and_is_not_entered_this_time() -> None:
 
 
 async def test_a_task_that_the_body_leaves_running_when_it_fails() -> None:
-    async def fails() -> None:
-        await ask("a")
-        raise ToolError("no")
-
     async def works() -> None:
         await asyncio.sleep(0.002)
         await ask("b")
@@ -403,13 +351,13 @@ async def test_a_task_that_the_body_leaves_running_when_it_fails() -> None:
         await rounds(body)
 
 
-async def test_a_stranger_may_be_late_in_a_replay() -> None:
-    """The round may have ended too early: what was not reached proves nothing."""
-    delays = iter([0.01, 0.2, 0.0])
+def with_a_stranger(*delays: float) -> Body:
+    """Return a body that also asks ``b`` once a stranger has let it, after another delay each round."""
+    left = iter(delays)
 
     async def waits() -> Any:
         event = asyncio.Event()
-        asyncio.get_running_loop().call_later(next(delays), event.set)
+        asyncio.get_running_loop().call_later(next(left), event.set)
         await event.wait()
         return await ask("b")
 
@@ -419,33 +367,24 @@ async def test_a_stranger_may_be_late_in_a_replay() -> None:
     async def body(_: Branch) -> Any:
         return await asyncio.gather(chain(), waits())
 
-    run = await rounds(body)
+    return body
+
+
+async def test_a_stranger_may_be_late_in_a_replay() -> None:
+    """The round may have ended too early: what was not reached proves nothing."""
+    run = await rounds(with_a_stranger(0.01, 0.2, 0.0))
     assert run.value == [["A", "C"], "B"]
     assert run.brackets == [["a", "b"], ["c"]]
 
 
 async def test_a_late_stranger_may_leave_a_question_open_that_is_not_asked_now() -> None:
-    delays = iter([0.01, 0.2, 0.0, 0.0])
-
-    async def waits() -> Any:
-        event = asyncio.Event()
-        asyncio.get_running_loop().call_later(next(delays), event.set)
-        await event.wait()
-        return await ask("b")
-
-    async def chain() -> Any:
-        return [await ask("a"), await ask("c")]
-
-    async def body(_: Branch) -> Any:
-        return await asyncio.gather(chain(), waits())
-
     asked: list[str] = []
 
     def answers(question: str) -> Answer | None:
         asked.append(question)
         return None if asked.count("b") == 1 and question == "b" else loudly(question)
 
-    run = await rounds(body, answers)
+    run = await rounds(with_a_stranger(0.01, 0.2, 0.0, 0.0), answers)
     assert run.value == [["A", "C"], "B"]
     assert run.brackets == [["a", "b"], ["c"], ["b"]]
 

@@ -16,7 +16,6 @@ import httpx2
 import pytest
 
 from anabranch._engine import Branch
-from anabranch.errors import NonDeterminismError
 from tests.engine.harness import ask, ask_here, bound, rounds
 from tests.engine.loops import LOOPS
 from tests.patience import PATIENCE
@@ -259,20 +258,3 @@ async def test_a_scenario_has_exactly_these_rounds(name: str, url: str) -> None:
         run = await rounds(bound(body, url))
     assert [sorted(bracket) for bracket in run.brackets] == brackets
     assert run.value == [question.upper() for bracket in brackets for question in bracket]
-
-
-async def test_as_completed_over_coroutines_that_ask_is_refused(url: str) -> None:
-    """It starts tasks from a set: the same coroutine would have another name in each replay."""
-
-    async def body(_: Branch) -> None:
-        refused: list[NonDeterminismError] = []
-        for done in asyncio.as_completed([ask_here("a"), ask_here("b")]):
-            try:
-                await done
-            except NonDeterminismError as error:
-                refused.append(error)
-        assert len(refused) == 2
-        raise refused[0]
-
-    with pytest.raises(NonDeterminismError, match=r"as_completed.*ctx operations or tasks"):
-        await rounds(body)

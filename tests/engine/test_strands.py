@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import ContextVar, copy_context
 from typing import Any
@@ -50,24 +51,6 @@ async def test_a_task_is_named_after_its_coroutine_and_counted_where_it_was_star
     ]
 
 
-async def test_a_branch_is_counted_by_its_name_and_restores_the_place_around_it() -> None:
-    async def inner(_: Branch) -> None:
-        await ask("in")
-
-    async def body(_: Branch) -> None:
-        await ask("before")
-        await branch(inner)
-        await branch(inner)
-        await ask("after")
-
-    assert await names_asked_by(body) == [
-        "t/ask.1",
-        "t/ask.2",
-        "t/inner#1/ask.1",
-        "t/inner#2/ask.1",
-    ]
-
-
 async def test_a_task_of_a_branch_belongs_to_the_branch() -> None:
     async def inner(_: Branch) -> None:
         await asyncio.create_task(ask_here("a"))
@@ -76,14 +59,6 @@ async def test_a_task_of_a_branch_belongs_to_the_branch() -> None:
         await asyncio.create_task(branch(inner))
 
     assert await names_asked_by(body) == ["t/inner#1/~ask_here#1/ask.1"]
-
-
-async def test_an_operation_has_the_name_of_the_place_where_it_was_made() -> None:
-    async def body(_: Branch) -> None:
-        second, first = ask("second"), ask("first")
-        await asyncio.gather(first, second)
-
-    assert await names_asked_by(body) == ["t/ask.1", "t/ask.2"]
 
 
 async def test_a_generator_based_coroutine_has_a_name_too() -> None:
@@ -108,15 +83,6 @@ async def test_a_key_names_a_question_in_its_branch() -> None:
         await asyncio.gather(ask("out", key="mine"), branch(inner))
 
     assert await names_asked_by(body) == ["mine", "t/inner#1/mine"]
-
-
-async def test_a_key_names_one_question() -> None:
-    async def body(_: Branch) -> None:
-        await ask("a", key="mine")
-        await ask("b", key="mine")
-
-    with pytest.raises(ValueError, match="'mine' was used twice"):
-        await rounds(body)
 
 
 async def test_a_key_must_not_be_the_name_of_another_question() -> None:
@@ -176,60 +142,50 @@ async def made_by_a_callback(operation: Coroutine[Any, Any, Any]) -> Any:
     return await (await made)
 
 
-async def test_a_thread_has_no_name() -> None:
+async def in_a_callback() -> None:
+    """Use the context in a callback of the loop."""
+    heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def callback() -> None:
+        try:
+            current_scope()
+        except NonDeterminismError as error:
+            heard.set_exception(error)
+
+    asyncio.get_running_loop().call_soon(callback)
+    await heard
+
+
+@pytest.mark.parametrize(
+    ("use", "match"),
+    [
+        (lambda: asyncio.to_thread(current_scope), "outside any task"),
+        (in_a_callback, "outside any task"),
+        (lambda: made_by_a_callback(ask_here("a")), "which no task of the call has started"),
+        (lambda: made_by_a_callback(ask("a")), "which no task of the call has started"),
+    ],
+    ids=["a thread", "a callback", "a task of a callback", "an operation in such a task"],
+)
+async def test_code_outside_the_tasks_of_the_call_has_no_name(
+    use: Callable[[], Coroutine[Any, Any, Any]], match: str
+) -> None:
     async def body(_: Branch) -> None:
-        await asyncio.to_thread(current_scope)
+        await use()
 
-    await refused(body, "outside any task")
-
-
-async def test_a_callback_of_the_loop_has_no_name() -> None:
-    async def body(_: Branch) -> None:
-        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def callback() -> None:
-            try:
-                current_scope()
-            except NonDeterminismError as error:
-                heard.set_exception(error)
-
-        asyncio.get_running_loop().call_soon(callback)
-        await heard
-
-    await refused(body, "outside any task")
+    await refused(body, match)
 
 
-async def test_a_task_made_in_a_callback_of_the_loop_has_no_name() -> None:
-    async def body(_: Branch) -> None:
-        await made_by_a_callback(ask_here("a"))
-
-    await refused(body, "which no task of the call has started")
+async def in_place(operation: Coroutine[Any, Any, Any]) -> None:
+    await operation
 
 
-async def test_a_task_of_a_stranger_cannot_ask_with_an_operation_either() -> None:
-    async def body(_: Branch) -> None:
-        operation = ask("a")
-        await made_by_a_callback(operation)
-
-    await refused(body, "which no task of the call has started")
-
-
-async def test_a_step_cannot_ask() -> None:
+@pytest.mark.parametrize("run", [in_place, asyncio.create_task], ids=["in place", "in a task"])
+async def test_a_step_cannot_ask(run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
     async def effect() -> None:
         await ask("a")
 
     async def body(_: Branch) -> None:
-        await step(effect)
-
-    await refused(body, "inside a step's function")
-
-
-async def test_a_step_in_a_task_of_its_own_cannot_ask_either() -> None:
-    async def effect() -> None:
-        await ask("a")
-
-    async def body(_: Branch) -> None:
-        await asyncio.gather(step(effect))
+        await run(step(effect))
 
     await refused(body, "inside a step's function")
 
@@ -331,20 +287,29 @@ async def test_with_a_key_such_a_task_may_ask() -> None:
 # -- the task factory ------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def tasks_made_by(factory: Any) -> Generator[None]:
+    """Let ``factory`` make the tasks of the loop."""
+    loop = asyncio.get_running_loop()
+    before = loop.get_task_factory()
+    loop.set_task_factory(factory)
+    try:
+        yield
+    finally:
+        loop.set_task_factory(before)
+
+
 @pytest.fixture
 async def made() -> AsyncGenerator[list[str]]:
     """Names of the coroutines that a factory of somebody else's has made tasks of."""
     names: list[str] = []
-    loop = asyncio.get_running_loop()
 
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
         names.append(coro.__name__)
         return asyncio.Task(coro, loop=loop, **options)
 
-    before = loop.get_task_factory()
-    loop.set_task_factory(factory)
-    yield names
-    loop.set_task_factory(before)
+    with tasks_made_by(factory):
+        yield names
 
 
 async def test_the_factory_that_was_there_goes_on_making_the_tasks(made: list[str]) -> None:
@@ -379,22 +344,15 @@ async def test_installing_twice_wraps_once() -> None:
 
 
 async def test_a_factory_that_replaces_ours_is_named_when_it_matters() -> None:
-    loop = asyncio.get_running_loop()
-    before = loop.get_task_factory()
-
     async def body(_: Branch) -> None:
-        loop.set_task_factory(None)
-        try:
+        with tasks_made_by(None):
             await asyncio.create_task(ask_here("a"))
-        finally:
-            loop.set_task_factory(before)
 
     await refused(body, "after the loop's task factory was replaced")
 
 
 async def test_a_factory_that_makes_no_tasks_is_left_alone() -> None:
     """Its futures cannot be followed; they are awaited as any other."""
-    loop = asyncio.get_running_loop()
 
     class Made(asyncio.Future[str]):
         def set_name(self, name: object) -> None:
@@ -411,18 +369,13 @@ async def test_a_factory_that_makes_no_tasks_is_left_alone() -> None:
     async def body(_: Branch) -> Any:
         return await asyncio.create_task(ask_here("a"))
 
-    before = loop.get_task_factory()
-    loop.set_task_factory(factory)
     world = World()
-    try:
+    with tasks_made_by(factory):
         async with world.call(body, world.journal()) as call:
             assert await call.round() == Finished("made")
-    finally:
-        loop.set_task_factory(before)
 
 
 async def test_an_eager_factory_does_not_start_a_strand_before_it_is_known() -> None:
-    loop = asyncio.get_running_loop()
     started: list[str] = []
 
     def eager_factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
@@ -439,12 +392,8 @@ async def test_an_eager_factory_does_not_start_a_strand_before_it_is_known() -> 
         await step(effect)
         return await asyncio.create_task(ask_here("a"))
 
-    before = loop.get_task_factory()
-    loop.set_task_factory(eager_factory)
-    try:
+    with tasks_made_by(eager_factory):
         journal = await first_round(body)
-    finally:
-        loop.set_task_factory(before)
     assert list(journal.pending) == ["t/~ask_here#1/ask.1"]
     assert started == ["foreign"]
 

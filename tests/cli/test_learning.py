@@ -1,4 +1,4 @@
-"""Who learns from queued branches: of the processes that share an engine, one that works."""
+"""A process of a chat learns from queued branches if the process works on runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from anabranch.cli._chat_models import WithoutModel
 from anabranch.cli._chat_parts import ChatParts
-from anabranch.cli._memory import learning
 from anabranch.engines import InProcessEngine
 from anabranch.memory import MemoryStore, QueuedBranch, ReasoningBank
 from anabranch.messages import SampleReply, SampleRequest
@@ -52,22 +51,6 @@ async def store() -> AsyncIterator[MemoryStore]:
     store = open_memory_store("memory:")
     yield store
     await store.close()
-
-
-async def test_of_the_processes_that_share_an_engine_one_looks_for_branches(
-    store: MemoryStore,
-) -> None:
-    clock = ManualClock(1000.0)
-    engine = InProcessEngine(clock)
-    first, second = Process(store, clock), Process(store, clock)
-    async with learning(first.bank, Model(), engine):
-        await until(lambda: first.looks == 1, clock)
-        async with learning(second.bank, Model(), engine):
-            await until(lambda: first.looks == 3, clock)
-            assert second.looks == 0
-    async with learning(second.bank, Model(), engine):
-        await until(lambda: second.looks == 1, clock)
-    assert first.looks == 3
 
 
 @pytest.mark.parametrize(("works", "looks"), [(True, 1), (False, 0)])

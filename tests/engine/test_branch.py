@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from pydantic import BaseModel
 from anabranch._budget import Limits
 from anabranch._engine import Answer, Branch, Entry, Journal, current_call, current_scope
 from anabranch.errors import (
-    BranchDepthError,
     BranchTimeoutError,
     BranchTokenError,
     NonDeterminismError,
@@ -52,21 +52,6 @@ async def spend(tokens: int, question: str = "q", prompt: int = 0) -> Any:
 
 
 # -- depth -----------------------------------------------------------------------------------
-
-
-async def test_a_branch_deeper_than_the_limit_is_refused_before_it_runs() -> None:
-    ran: list[int] = []
-
-    async def inner(here: Branch) -> None:
-        ran.append(here.depth)
-        await branch(inner)
-
-    async def body(_: Branch) -> None:
-        await branch(inner, max_depth=2)
-
-    with pytest.raises(BranchDepthError, match="depth 3 would exceed max_depth=2"):
-        await rounds(body, world=World(Limits(max_depth=5)))
-    assert ran == [1, 2]
 
 
 # -- tokens ----------------------------------------------------------------------------------
@@ -133,24 +118,37 @@ async def test_tokens_spent_by_a_loser_stay_charged() -> None:
 # -- deadlines -------------------------------------------------------------------------------
 
 
-async def test_a_deadline_stops_a_branch_that_waits() -> None:
-    world = World()
+async def when_stopped(
+    inner: Callable[[Branch], Coroutine[Any, Any, Any]], at: str = "never"
+) -> tuple[BranchTimeoutError, list[str]]:
+    """Run ``inner`` as a branch of 30 s, which are over when it asks ``at``.
 
+    Returns:
+        The error that it ends in, and what it has asked.
+    """
+    world = World()
+    asked: list[str] = []
+
+    async def body(_: Branch) -> None:
+        await branch(inner, timeout=30)
+
+    async with world.call(body, world.journal()) as call:
+        async for one in call.asks():
+            asked.append(one.request)
+            if one.request == at:
+                world.clock.advance(30)
+        with pytest.raises(BranchTimeoutError) as caught:
+            await call.result()
+    return caught.value, asked
+
+
+async def test_a_deadline_stops_a_branch_that_waits() -> None:
     async def inner(_: Branch) -> None:
         await ask("never")
 
-    async def body(_: Branch) -> str:
-        try:
-            await branch(inner, timeout=30)
-        except BranchTimeoutError as error:
-            return str(error)
-        return "in time"
-
-    async with world.call(body, world.journal()) as call:
-        async for asked in call.asks():
-            assert asked.request == "never"
-            world.clock.advance(30)
-        assert "'t/inner#1' was stopped after its timeout of 30 s" in await call.result()
+    error, asked = await when_stopped(inner)
+    assert "'t/inner#1' was stopped after its timeout of 30 s" in str(error)
+    assert asked == ["never"]
 
 
 async def test_a_deadline_lasts_over_rounds() -> None:
@@ -267,7 +265,6 @@ async def test_a_deadline_in_the_middle_of_a_replay_lets_it_pass_records() -> No
 
 
 async def test_a_strand_beside_the_body_ends_with_the_deadline() -> None:
-    world = World()
     ended: list[str] = []
 
     async def helper() -> None:
@@ -279,16 +276,8 @@ async def test_a_strand_beside_the_body_ends_with_the_deadline() -> None:
     async def inner(_: Branch) -> None:
         await asyncio.gather(helper(), ask("i"))
 
-    async def body(_: Branch) -> Any:
-        with contextlib.suppress(BranchTimeoutError):
-            await branch(inner, timeout=30)
-        return list(ended)
-
-    async with world.call(body, world.journal()) as call:
-        async for asked in call.asks():
-            if asked.request == "i":
-                world.clock.advance(30)
-        assert await call.result() == ["helper"]
+    await when_stopped(inner, at="i")
+    assert ended == ["helper"]
 
 
 async def test_a_task_left_behind_in_a_branch_can_do_nothing_after_its_deadline() -> None:
@@ -342,42 +331,24 @@ async def test_a_task_that_asks_past_the_deadline_ends_the_branch_around_it() ->
 
 
 async def test_a_body_that_swallows_its_deadline_is_told_again_at_its_next_step() -> None:
-    world = World()
-
     async def inner(_: Branch) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await ask("never")
         await ask("again")
 
-    async def body(_: Branch) -> None:
-        await branch(inner, timeout=30)
-
-    async with world.call(body, world.journal()) as call:
-        async for asked in call.asks():
-            assert asked.request == "never"
-            world.clock.advance(30)
-        with pytest.raises(BranchTimeoutError):
-            await call.result()
+    _, asked = await when_stopped(inner)
+    assert asked == ["never"]
 
 
 async def test_an_error_after_the_deadline_is_the_deadline_with_its_cause() -> None:
-    world = World()
-
     async def inner(_: Branch) -> None:
         try:
             await ask("never")
         finally:
             raise ValueError("while cleaning up")
 
-    async def body(_: Branch) -> None:
-        await branch(inner, timeout=30)
-
-    async with world.call(body, world.journal()) as call:
-        async for _ in call.asks():
-            world.clock.advance(30)
-        with pytest.raises(BranchTimeoutError) as caught:
-            await call.result()
-    assert isinstance(caught.value.__cause__, ValueError)
+    error, _ = await when_stopped(inner)
+    assert isinstance(error.__cause__, ValueError)
 
 
 async def test_a_timeout_of_the_bodys_own_is_its_own_error() -> None:
@@ -476,14 +447,9 @@ async def test_a_branch_that_failed_folds_to_its_error() -> None:
     assert list(Journal.loads(run.states[-1]).entries) == ["t/inner#1", "t/ask.1"]
 
 
-async def test_a_branch_that_failed_with_a_foreign_error_is_run_again() -> None:
-    """Such an error cannot be made again from the journal."""
-
-    async def inner(_: Branch) -> None:
-        await step(str, 1)
-        raise ValueError("foreign")
-
-    assert "t/inner#1/str.1" in (await last_state(inner)).entries
+async def raises_a_foreign_error(_: Branch) -> None:
+    await step(str, 1)
+    raise ValueError("foreign")
 
 
 async def returns_a_tuple(_: Branch) -> Any:
@@ -504,25 +470,20 @@ async def returns_a_subclass(_: Branch) -> Card:
     return Ace(rank=1)
 
 
-@pytest.mark.parametrize("inner", [returns_a_tuple, returns_a_function, returns_a_subclass])
-async def test_a_value_that_does_not_come_back_the_same_is_not_folded(inner: Any) -> None:
+@pytest.mark.parametrize(
+    "inner",
+    [
+        raises_a_foreign_error,
+        returns_a_tuple,
+        returns_a_function,
+        returns_a_subclass,
+    ],
+)
+async def test_an_outcome_that_does_not_come_back_the_same_is_not_folded(inner: Any) -> None:
+    """Such an error cannot be made again from the journal, such a value would be another."""
     journal = await last_state(inner)
     assert f"t/{inner.__name__}#1/str.1" in journal.entries
     assert f"t/{inner.__name__}#1" not in journal.entries
-
-
-async def test_a_value_that_cannot_be_compared_is_not_folded() -> None:
-    class Box(BaseModel):  # noqa: PLW1641 - that it cannot be compared is its point
-        content: int
-
-        def __eq__(self, other: object) -> bool:
-            raise TypeError("not with me")
-
-    async def inner(_: Branch) -> Box:
-        await step(str, 1)
-        return Box(content=1)
-
-    assert "t/inner#1/str.1" in (await last_state(inner)).entries
 
 
 async def test_a_branch_that_owes_an_undo_folds_if_the_undo_has_a_name() -> None:

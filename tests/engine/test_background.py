@@ -21,11 +21,12 @@ from mcp.server.mcpserver import MCPServer
 from anabranch._engine import Branch, Journal, Waiting, checked_patience, quiescence, waits
 from anabranch._engine import call as call_module
 from anabranch.errors import NoProgressError
-from tests.engine.harness import World, ask, branch, loudly, rounds, say, step
+from tests.engine.harness import World, ask, branch, first_round, loudly, rounds, say, step
 from tests.patience import PATIENCE
 from tests.sockets import listening
 
 FOREVER = 3600
+Body = Callable[[Branch], Coroutine[Any, Any, Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quiescence, "PATIENCE", FOREVER)
 
 
-async def brackets(body: Callable[[Branch], Coroutine[Any, Any, Any]]) -> list[list[str]]:
+async def brackets(body: Body) -> list[list[str]]:
     async with asyncio.timeout(PATIENCE):
         return [sorted(asked) for asked in (await rounds(body)).brackets]
 
@@ -49,62 +50,35 @@ async def every(seconds: float, again: Callable[[], bool] = lambda: True) -> Non
 
 
 @asynccontextmanager
-async def heartbeat() -> AsyncGenerator[None]:
-    async def beat() -> None:
-        await every(0.001)
-
-    task = asyncio.create_task(beat())
+async def running(work: Coroutine[Any, Any, Any]) -> AsyncGenerator[None]:
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0)  # it begins
     yield
     task.cancel()
 
 
-@asynccontextmanager
-async def quiet_heartbeat() -> AsyncGenerator[None]:
-    """It ends without a word when it is cancelled."""
-
-    async def beat() -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(FOREVER)
-
-    task = asyncio.create_task(beat())
-    await asyncio.sleep(0)
-    yield
-    task.cancel()
+def heartbeat() -> contextlib.AbstractAsyncContextManager[None]:
+    return running(every(0.001))
 
 
-@asynccontextmanager
-async def spinner() -> AsyncGenerator[None]:
-    async def spin() -> None:
-        await every(0)
-
-    task = asyncio.create_task(spin())
-    yield
-    task.cancel()
+async def ends_without_a_word() -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(FOREVER)
 
 
-@asynccontextmanager
-async def heartbeat_of_steps() -> AsyncGenerator[None]:
-    """Its steps follow each other without a gap."""
-
-    async def beat() -> None:
-        for number in range(10_000):
-            await step(asyncio.sleep, 0.001, name=f"beat {number}")
-
-    task = asyncio.create_task(beat())
-    yield
-    task.cancel()
+async def steps_without_a_gap() -> None:
+    for number in range(10_000):
+        await step(asyncio.sleep, 0.001, name=f"beat {number}")
 
 
-@asynccontextmanager
-async def heartbeat_of_notices() -> AsyncGenerator[None]:
-    async def beat() -> None:
-        while True:
-            await say("alive")
-            await asyncio.sleep(0)
+async def notices() -> None:
+    while True:
+        await say("alive")
+        await asyncio.sleep(0)
 
-    task = asyncio.create_task(beat())
-    yield
-    task.cancel()
+
+async def bare_future() -> None:
+    await asyncio.get_running_loop().create_future()
 
 
 @asynccontextmanager
@@ -159,36 +133,31 @@ async def subprocess_whose_output_is_read() -> AsyncGenerator[None]:
 
 
 @asynccontextmanager
-async def bare_future() -> AsyncGenerator[None]:
-    async def wait() -> None:
-        await asyncio.get_running_loop().create_future()
-
-    task = asyncio.create_task(wait())
-    yield
-    task.cancel()
-
-
-@asynccontextmanager
 async def mcp_client() -> AsyncGenerator[None]:
     async with Client(MCPServer("other")) as client:
         await client.list_tools()
         yield
 
 
-BESIDE: list[Callable[[], contextlib.AbstractAsyncContextManager[None]]] = [
-    heartbeat, quiet_heartbeat, spinner, heartbeat_of_steps, heartbeat_of_notices,
-    task_group_with_a_poller, anyio_task_group_with_a_poller, socket_with_a_reader,
-    subprocess_whose_output_is_read, bare_future, mcp_client,
-]  # fmt: skip
+BESIDE: dict[str, Callable[[], contextlib.AbstractAsyncContextManager[None]]] = {
+    "heartbeat": heartbeat,
+    "heartbeat that ends without a word": lambda: running(ends_without_a_word()),
+    "heartbeat of steps": lambda: running(steps_without_a_gap()),
+    "heartbeat of notices": lambda: running(notices()),
+    "spinner": lambda: running(every(0)),
+    "bare future": lambda: running(bare_future()),
+    "task group with a poller": task_group_with_a_poller,
+    "task group of anyio with a poller": anyio_task_group_with_a_poller,
+    "socket with a reader": socket_with_a_reader,
+    "subprocess whose output is read": subprocess_whose_output_is_read,
+    "client of MCP": mcp_client,
+}
 
 
 @pytest.mark.parametrize("beside", BESIDE)
-async def test_a_question_is_asked_beside_it(
-    beside: Callable[[], contextlib.AbstractAsyncContextManager[None]],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_question_is_asked_beside_it(beside: str, caplog: pytest.LogCaptureFixture) -> None:
     async def body(_: Branch) -> list[Any]:
-        async with beside():
+        async with BESIDE[beside]():
             return [await ask("a"), await ask("b")]
 
     async with asyncio.timeout(PATIENCE):
@@ -484,18 +453,18 @@ async def test_a_question_in_a_branch_goes_out_beside_a_heartbeat() -> None:
     assert await brackets(body) == [["a"]]
 
 
+async def is_unwound(body: Body, journal: Journal) -> None:
+    async with asyncio.timeout(PATIENCE), World().call(body, journal) as call:
+        with pytest.raises(OSError, match="gone"):
+            await call.unwind(OSError("gone"))
+
+
 async def test_a_call_is_unwound_although_a_heartbeat_goes_on() -> None:
     async def body(_: Branch) -> Any:
         async with heartbeat():
             return await ask("a")
 
-    world = World()
-    journal = world.journal()
-    async with world.call(body, journal) as call:
-        await call.round()
-    async with asyncio.timeout(PATIENCE), world.call(body, Journal.loads(journal.dumps())) as call:
-        with pytest.raises(OSError, match="gone"):
-            await call.unwind(OSError("gone"))
+    await is_unwound(body, await first_round(body))
 
 
 async def test_a_call_is_unwound_although_its_body_waits_for_ever() -> None:
@@ -515,9 +484,7 @@ async def test_a_call_is_unwound_although_its_body_waits_for_ever() -> None:
         stored = Journal.loads(journal.dumps())
         first.cancel()
     undone.clear()
-    async with asyncio.timeout(PATIENCE), world.call(body, stored) as call:
-        with pytest.raises(OSError, match="gone"):
-            await call.unwind(OSError("gone"))
+    await is_unwound(body, stored)
     assert undone == ["done"]
 
 
@@ -533,11 +500,5 @@ async def test_an_unwound_body_that_is_slow_is_waited_for_until_its_undos_are_kn
         await step(str, "done", undo=undone.append)
         await ask("a")
 
-    world = World()
-    journal = world.journal()
-    async with world.call(body, journal) as call:
-        await call.round()
-    async with asyncio.timeout(PATIENCE), world.call(body, Journal.loads(journal.dumps())) as call:
-        with pytest.raises(OSError, match="gone"):
-            await call.unwind(OSError("gone"))
+    await is_unwound(body, await first_round(body))
     assert undone == ["done"]

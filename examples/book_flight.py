@@ -75,12 +75,12 @@ LOUNGES = ["North", "South", "East"]
 
 
 def search_flights(destination: str, budget: int) -> list[Flight]:
-    """Ask the airline. A plain function runs in a thread and may block."""
+    """Ask the airline for its flights. A plain function runs in a thread and may block."""
     return [flight for flight in OFFERS if destination and flight.price <= budget]
 
 
 async def exchange_rate(bank: str) -> float:
-    """Ask a bank that is ``near``, or one that is too ``far`` to wait for."""
+    """Ask a bank for its rate: ``near`` answers soon, ``far`` answers late."""
     await anyio.sleep(LATENCY[bank])
     return 1.1
 
@@ -111,13 +111,13 @@ def cancel_booking(ticket: str) -> None:
 
 
 async def analyze_prices(ctx: BranchContext, flights: list[Flight]) -> str:
-    """Talk about prices. A prompt continues the branch's conversation."""
+    """Ask the model about prices. A prompt continues the branch's conversation."""
     await ctx.sample(f"Which is the cheapest of {[flight.price for flight in flights]}?")
     return (await ctx.sample("Is it worth the money? One sentence.")).text
 
 
 async def analyze_schedules(ctx: BranchContext, flights: list[Flight]) -> str:
-    """Talk about schedules. ``messages=`` sends exactly these messages, and stores none."""
+    """Ask the model about schedules. ``messages=`` sends these messages, and stores none."""
     hours = {flight.number: flight.hours for flight in flights}
     return (await ctx.sample(messages=[user(f"Which is the most restful? {hours}")])).text
 
@@ -130,7 +130,7 @@ async def visa_rules(ctx: BranchContext, country: str) -> str:
 
 
 async def research(ctx: BranchContext, destination: str) -> list[str]:
-    """Let the model call tools of this branch."""
+    """Ask the model for advice, and let it call the tools of this branch."""
     try:
         wish = await ctx.sample(
             f"What should a traveller to {destination} know?", tools=ctx.tools.values()

@@ -1,6 +1,6 @@
-"""A deployment: ask the user for the target, ask the model whether it is safe, and roll out once.
+"""A deployment: asks the user for the target and the model for its judgement, then rolls out once.
 
-Both questions have a key, by which a client or an answers file recognises them.
+Both questions have a key, by which a client or a file of answers recognises each question.
 """
 
 from pydantic import BaseModel

@@ -43,5 +43,5 @@ app.router.lifespan_context = chat.router.lifespan_context  # the application ha
 
 @app.get("/")
 async def home(request: Request) -> str:
-    """Greet the user, as before."""
+    """Greet the user. The application had this route before the chat."""
     return f"Hello, {await user_of(request) or 'stranger'}."

@@ -3,7 +3,7 @@
 import math
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -38,6 +38,14 @@ class Saboteur:
 
     def __init__(self) -> None:
         self.good: RunEvents = open_run_events("memory:")
+
+    @property
+    def per_share(self) -> int | None:
+        return self.good.per_share
+
+    @per_share.setter
+    def per_share(self, most: int) -> None:
+        self.good.per_share = most
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         return getattr(self.good, method)  # type: ignore[no-any-return]
@@ -254,28 +262,37 @@ class PutsOffItsLook(Saboteur):
         return found
 
 
-class ClaimsForAnyShare(Saboteur):
+class Unlimited(Saboteur):
+    @asynccontextmanager
+    async def without_limit(self) -> AsyncGenerator[None]:
+        most, self.good.per_share = self.good.per_share, None
+        yield
+        self.good.per_share = most
+
+
+class ClaimsForAnyShare(Unlimited):
     async def claim(self, *values: Any, **options: Any) -> Sequence[str]:
-        return await self.good.claim(*values, **{**options, "per_share": None})
+        async with self.without_limit():
+            return await self.good.claim(*values, **options)
 
 
-class TakesForAnyShare(Saboteur):
+class TakesForAnyShare(Unlimited):
     async def take(self, run: str, *values: Any, **options: Any) -> TakenTurn | None:
-        return await self.good.take(run, *values, **{**options, "per_share": None})
+        async with self.without_limit():
+            return await self.good.take(run, *values, **options)
 
 
-class BeginsForAnyShare(Saboteur):
+class BeginsForAnyShare(Unlimited):
     async def begin(self, *values: Any, **options: Any) -> int | None:
-        return await self.good.begin(
-            *values, **{**options, "per_share": options.get("per_share") and 9}
-        )
+        async with self.without_limit():
+            return await self.good.begin(*values, **options)
 
 
 class PutsOffTurnsWithoutRoom(Saboteur):
     async def take(self, run: str, *values: Any, **options: Any) -> TakenTurn | None:
         taken = await self.good.take(run, *values, **options)
         turn = await self.good.turn(run)
-        if options.get("per_share") and taken is None and turn is not None:
+        if self.per_share and taken is None and turn is not None:
             await self.good.move(run, turn, replace(turn, due=500.0))
         return taken
 
@@ -292,14 +309,14 @@ class RousesTurnsWithoutRoom(Saboteur):
     async def take(self, run: str, *values: Any, **options: Any) -> TakenTurn | None:
         taken = await self.good.take(run, *values, **options)
         turn = await self.good.turn(run)
-        if options.get("per_share") and taken is None and turn is not None:
+        if self.per_share and taken is None and turn is not None:
             await self.good.move(run, turn, replace(turn, due=options["now"]))
         return taken
 
 
 class CountsWhatNoWorkerHas(Saboteur):
     async def begin(self, *values: Any, **options: Any) -> int | None:
-        return await self.good.begin(*values, **{"per_share": 9, **options})
+        return await self.good.begin(*values, **{"works": True, **options})
 
 
 class ForgetsTheShare(Saboteur):

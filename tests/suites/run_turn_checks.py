@@ -297,8 +297,8 @@ async def due_turns_are_claimed(open_store: OpenRunEvents) -> None:
 
 async def a_share_has_at_most_so_many_running_turns(open_store: OpenRunEvents) -> None:
     """Whatever else it has, and whichever worker works on them; other shares have their own."""
-    most: dict[str, Any] = {"share": "a", "per_share": 2}
     async with opened(open_store) as store:
+        store.per_share = 2
         for run, share in {"a1": "a", "a2": "a", "a3": "a", "b1": "b"}.items():
             turn = running(run)
             yes(await store.begin(run, turn, b"x", at=1.0, share=share) is not None, "it begins")
@@ -310,43 +310,44 @@ async def a_share_has_at_most_so_many_running_turns(open_store: OpenRunEvents) -
         await store.release("a6", "a")
         new = running("a4")
         yes(await store.begin("a4", new, b"x", at=1.0, share="a") is not None, "no worker has it")
-        taken = await store.take("a1", "b", 150.0, now=9.0, version="", share="a", per_share=1)
+        store.per_share = 1
+        taken = await store.take("a1", "b", 150.0, now=9.0, version="")
         yes(taken is not None, "of a share that works on nothing")
-        expect(list(await store.claim(120.0, 120.0, 9, per_share=1)), ["b1"], "shares with room")
-        claimed = await store.claim(120.0, 500.0, 9, per_share=2)
+        expect(list(await store.claim(120.0, 120.0, 9)), ["b1"], "shares with room")
+        store.per_share = 2
+        claimed = await store.claim(120.0, 500.0, 9)
         expect(sorted(claimed), ["a2", "a3", "b1"], "shares with room for one more")
         await store.release("a4", "a")
         await store.look("a4", 100.0)
-        begun = await store.begin("a4", running("a5"), b"x", at=120.0, **most)
+        works: dict[str, Any] = {"share": "a", "works": True}
+        begun = await store.begin("a4", running("a5"), b"x", at=120.0, **works)
         yes(begun is not None, "a worker begins one, as a look says")
-        taken = await store.take("a2", "b", 150.0, now=121.0, version="", **most)
+        taken = await store.take("a2", "b", 150.0, now=121.0, version="")
         expect(taken, None, "two are running")
-        begun = await store.begin("a6", running("a6"), b"x", at=121.0, **most)
+        begun = await store.begin("a6", running("a6"), b"x", at=121.0, **works)
         expect(begun, None, "nor does another begin")
-        expect(list(await store.claim(500.0, 600.0, 9, per_share=2)), ["b1"], "the other's")
-        taken = await store.take(
-            "a3", "b", 150.0, now=121.0, version=None, **{**most, "per_share": None}
-        )
-        yes(taken is not None, "whoever has no limit")
+        expect(list(await store.claim(500.0, 600.0, 9)), ["b1"], "the other's")
+        taken = await store.take("a3", "b", 150.0, now=121.0, version=None)
+        yes(taken is not None, "whoever only ends it")
         await store.release("a1", "b")
         await store.release("a3", "b")
-        claimed = await store.claim(121.0, 600.0, 9, per_share=2)
+        claimed = await store.claim(121.0, 600.0, 9)
         expect(sorted(claimed), ["a2", "a6"], "at once, although a worker was called for them")
-        taken = await store.take("a2", "b", 150.0, now=121.0, version="", **most)
+        taken = await store.take("a2", "b", 150.0, now=121.0, version="")
         yes(taken is not None, "others have ended")
 
 
 async def a_turn_without_room_stays_where_it_waits(open_store: OpenRunEvents) -> None:
     """For its time, or for a worker of its version: neither is due earlier."""
     waits = {"asleep": ASLEEP, "for 1": replace(READY, due=500.0, version="1")}
-    full: dict[str, Any] = {"share": "", "per_share": 1}
     async with opened(open_store) as store:
+        store.per_share = 1
         for run, turn in waits.items():
             await put_turn(store, run, turn)
-        begun = await store.begin("r", running("r"), b"x", at=1.0, **full)
+        begun = await store.begin("r", running("r"), b"x", at=1.0, works=True)
         yes(begun is not None, "its share is full")
         for run, turn in waits.items():
-            expect(await store.take(run, "b", 150.0, now=1.0, version="2", **full), None, run)
+            expect(await store.take(run, "b", 150.0, now=1.0, version="2"), None, run)
             expect(await store.turn(run), turn, f"{run}: no column changes")
 
 

@@ -129,7 +129,13 @@ class RunEvents(Protocol):
     be equal although an earlier one differs.
 
     Times are seconds since the epoch and come from the caller's clock.
+
+    Attributes:
+        per_share: the most turns of one share on which workers may work; ``None`` for no limit.
+            The process that opens the store sets it.
     """
+
+    per_share: int | None
 
     @property
     def processes(self) -> Processes:
@@ -158,19 +164,19 @@ class RunEvents(Protocol):
         *,
         at: float,
         share: str = "",
-        per_share: int | None = None,
+        works: bool = False,
     ) -> int | None:
         """Begin a turn, and add an event under the turn's id as its key, atomically.
 
         The run stores the ``share`` until its next turn begins: the user whose part of the workers
-        the run uses. The turn counts as running for the share if ``per_share`` is given, or once a
-        worker takes the turn: other processes begin a turn only to store its message.
+        the run uses. The turn counts as running for the share if the caller ``works`` on it, or once
+        a worker takes the turn: other processes begin a turn only to store its message.
 
         Return the number of the event. The turn's worker looks at the run, so a look that is due
         ``at`` that time is deleted. Return ``None``, without any change, if the key already has an
         event, if the run has an unfinished turn, if another turn is queued and begins at the next
-        look, or if the share has ``per_share`` running turns. In the last case, a look at the run is
-        due ``at`` that time. ``None`` is also possible if another client changes the run meanwhile.
+        look, or if the caller ``works`` and the share has ``per_share`` running turns. In the last
+        case, a look at the run is due ``at`` that time. ``None`` is also possible if another client changes the run meanwhile.
         """
         ...
 
@@ -212,13 +218,7 @@ class RunEvents(Protocol):
         ...
 
     async def claim(
-        self,
-        now: float,
-        until: float,
-        limit: int,
-        *,
-        version: str = "",
-        per_share: int | None = None,
+        self, now: float, until: float, limit: int, *, version: str = ""
     ) -> Sequence[str]:
         """Return runs with work that is due at ``now`` for a worker, and put the work off ``until`` a time.
 
@@ -230,23 +230,15 @@ class RunEvents(Protocol):
         ...
 
     async def take(
-        self,
-        run: str,
-        owner: str,
-        until: float,
-        *,
-        now: float,
-        version: str | None,
-        share: str = "",
-        per_share: int | None = None,
+        self, run: str, owner: str, until: float, *, now: float, version: str | None
     ) -> TakenTurn | None:
         """Take the lease on the run's turn; return the turn with the range of its events, atomically.
 
         Only a turn that is ``ready`` for a worker of ``version`` is taken, or one that is
         ``waiting`` for a time until ``now``. Without a ``version``, the store takes only a
-        ``ready`` turn, of any version. Return ``None`` if there is no such turn, or if the run's ``share``
-        has ``per_share`` running turns. In the last case, the turn is due ``now``: a worker may have
-        put it off, and a claim must find it once the share has room.
+        ``ready`` turn, of any version and without a limit. Return ``None`` if there is no such turn,
+        or if the run's share has ``per_share`` running turns. In the last case, the turn is due
+        ``now``: a worker may have put it off, and a claim must find it once the share has room.
         """
         ...
 

@@ -163,8 +163,10 @@ _FITS = RUN.c.version.in_([sa.bindparam("any_version"), sa.bindparam("this_versi
 _RUNNING: sa.ColumnClause[str] = sa.literal_column(f"'{TurnState.RUNNING}'")
 _other = RUN.alias("other")
 _running = sa.select(sa.func.count()).where(_other.c.state == _RUNNING, _other.c.works)
-RUNNING = Statement(_running.where(_other.c.share == sa.bindparam("share")))
-"""The number of turns of a share on which workers work."""
+_own = sa.select(RUN.c.share).where(_THIS).scalar_subquery()
+_share = sa.func.coalesce(sa.bindparam("share", type_=Opaque), _own)
+RUNNING = Statement(_running.where(_other.c.share == _share))
+"""The number of turns on which workers work, of a share or of a run's own share."""
 _HAS_ROOM = _running.where(_other.c.share == RUN.c.share).scalar_subquery() < sa.bindparam(
     "per_share"
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, count, repeat
 from typing import Any, TypeVar
@@ -60,6 +60,7 @@ class Events:
         self.database: Database = database
         self._closes = closes
         self._held = held
+        self.per_share: int | None = None
         self._tails = Tails(self._read, watch_of(database))
 
     @property
@@ -156,11 +157,11 @@ class Events:
         *,
         at: float,
         share: str = "",
-        per_share: int | None = None,
+        works: bool = False,
     ) -> int | None:
         mark, this = _new_mark(), to_bytes(run)
         values = {"this": this, "at": at, "mark": mark, "size": 1, **_columns(turn, "new_")}
-        values |= {"share": to_bytes(share), "works": per_share is not None}
+        values |= {"share": to_bytes(share), "works": works}
 
         def on_sqlite(connection: sa.Connection) -> Sequence[Row]:
             begun = sql.BEGIN.rows(connection, values)
@@ -174,8 +175,8 @@ class Events:
         is_postgresql = self.database.is_postgresql
         begin = on_postgresql if is_postgresql else on_sqlite
         looks = {"this": this, "look": at}
-        begun = await self._change_of(
-            share, per_share, begin, lambda connection: sql.LOOK.count(connection, looks)
+        begun = await self._change_within_limit(
+            values if works else None, begin, lambda connection: sql.LOOK.count(connection, looks)
         )
         for first, last, *_ in begun:
             self._tails.publish(run, last, [event], mark)
@@ -242,38 +243,27 @@ class Events:
         return QueuedTurn(to_text(found[0][0]), bytes(found[0][1])) if found else None
 
     async def claim(
-        self,
-        now: float,
-        until: float,
-        limit: int,
-        *,
-        version: str = "",
-        per_share: int | None = None,
+        self, now: float, until: float, limit: int, *, version: str = ""
     ) -> Sequence[str]:
         values: dict[str, object] = {"now": now, "until": until, "most": limit}
-        values |= {"any_version": b"", "this_version": to_bytes(version), "per_share": per_share}
-        claim = sql.CLAIM if per_share is None else sql.CLAIM_SHARED
+        values |= {
+            "any_version": b"",
+            "this_version": to_bytes(version),
+            "per_share": self.per_share,
+        }
+        claim = sql.CLAIM if self.per_share is None else sql.CLAIM_SHARED
         found = await self._change(lambda connection: claim.rows(connection, values))
         return [to_text(run) for run, *_ in found]
 
     async def take(
-        self,
-        run: str,
-        owner: str,
-        until: float,
-        *,
-        now: float,
-        version: str | None,
-        share: str = "",
-        per_share: int | None = None,
+        self, run: str, owner: str, until: float, *, now: float, version: str | None
     ) -> TakenTurn | None:
         values: dict[str, object] = {"this": to_bytes(run), "until": until, "now": now}
         values |= {"new_owner": to_bytes(owner), "new_process": self.processes.name}
         values |= {"any_version": b"", "this_version": optional_bytes(version)}
         take = sql.TAKE_ANY if version is None else sql.TAKE
-        taken = await self._change_of(
-            share,
-            per_share,
+        taken = await self._change_within_limit(
+            None if version is None else {**values, "share": None},
             lambda connection: take.rows(connection, values),
             lambda connection: sql.DUE_NOW.count(connection, values),
         )
@@ -344,18 +334,19 @@ class Events:
             return await self.database.write_single(work)
         return await self.database.write(work, lasting=False)
 
-    async def _change_of(
-        self, share: str, per_share: int | None, work: Work[Sequence[Row]], wait: Work[object]
+    async def _change_within_limit(
+        self, share: Mapping[str, object] | None, work: Work[Sequence[Row]], wait: Work[object]
     ) -> Sequence[Row]:
-        """Let a turn of a share run, or ``wait`` if ``per_share`` of its turns run."""
-        if per_share is None:
+        """Let a turn run, or ``wait`` if as many turns of its ``share`` run as may run."""
+        most = self.per_share
+        if share is None or most is None:
             return await self._change(work)
 
         def limited(connection: sa.Connection) -> Sequence[Row]:
             if self.database.is_postgresql:
                 sql.LOCK_SHARES.rows(connection, {})
-            [(number,)] = sql.RUNNING.rows(connection, {"share": to_bytes(share)})
-            if number < per_share:
+            [(number,)] = sql.RUNNING.rows(connection, share)
+            if number < most:
                 return work(connection)
             wait(connection)
             return []

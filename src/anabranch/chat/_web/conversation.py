@@ -58,8 +58,7 @@ class Conversation:
         writer: stores its events.
         engine: calls the workers.
         works_here: whether the worker that ``engine`` calls is always this process, which then
-            keeps the right to a run that it has started, if there is no limit.
-        per_share: the most runs of a user on which all processes work; ``None`` for no limit.
+            keeps the right to a run that it has started.
 
     Attributes:
         thread_id: the thread's id.
@@ -75,7 +74,6 @@ class Conversation:
         engine: Engine,
         *,
         works_here: bool = False,
-        per_share: int | None = None,
     ) -> None:
         self.thread_id = thread.id
         self.log: ThreadLog = ThreadLog(writer, thread.id)
@@ -87,7 +85,6 @@ class Conversation:
             writer.clock,
             agent.dependencies.version,
             self._share,
-            per_share,
         )
         self._agent = agent
         self._questions = questions
@@ -97,7 +94,7 @@ class Conversation:
         self._engine = engine
         self._lock = asyncio.Lock()
         self._advancing = asyncio.Lock()
-        self._keeps_new = works_here and per_share is None
+        self._keeps_new = works_here
         self._new: LiveTurn | None = None
         """A turn that started here, and that no worker has taken yet."""
 

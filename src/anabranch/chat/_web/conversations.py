@@ -115,8 +115,8 @@ class Conversations:
         self._works_here: bool = engine is None
         self._is_tended = engine is not None
         self._worker: asyncio.Task[None] | None = None
-        self._per_principal = per_principal
         self._events = open_run_events(store)
+        self._events.per_share = per_principal
         given = list(tools)
         plugins = [each for each in given if isinstance(each, Plugin)]
         own = [each for each in given if not isinstance(each, Plugin)]
@@ -144,9 +144,7 @@ class Conversations:
         }
         dependencies = self.agent.dependencies = replace(self.agent.dependencies, writer=_write)
         self._writer = LogWriter(self._events, dependencies.clock)
-        self.due: DueWork = DueWork(
-            self._events, dependencies.clock, dependencies.version, per_principal
-        )
+        self.due: DueWork = DueWork(self._events, dependencies.clock, dependencies.version)
         self._threads: dict[str, Conversation] = {}
         self.backlog: Backlog = Backlog(self._events, max_backlog, self._untaken, now)
         self.upkeep: Upkeep = Upkeep(self.agent, self._events, self.backlog)
@@ -194,8 +192,7 @@ class Conversations:
                 thread,
                 self._writer,
                 self._engine,
-                works_here=self._works_here,
-                per_share=self._per_principal,
+                works_here=self._works_here and self._events.per_share is None,
             )
         self._threads[thread.id] = found  # the latest use comes last
         return found

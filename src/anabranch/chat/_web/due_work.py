@@ -41,16 +41,12 @@ class DueWork:
         events: stores each run with its worker.
         clock: the time.
         version: the version of the tools' code in this process.
-        per_share: the most runs of one user on which all processes work; ``None`` for no limit.
     """
 
-    def __init__(
-        self, events: RunEvents, clock: Clock, version: str = "", per_share: int | None = None
-    ) -> None:
+    def __init__(self, events: RunEvents, clock: Clock, version: str = "") -> None:
         self._events = events
         self._clock = clock
         self._version = version
-        self._per_share = per_share
         self._seen: dict[tuple[str, TurnRecord], float] = {}
         self._next_check = 0.0
 
@@ -93,9 +89,7 @@ class DueWork:
         if now >= self._next_check:
             await self._leave_dead(now)
             self._next_check = now + EVERY
-        claimed = await self._events.claim(
-            now, now + WAITS, limit, version=self._version, per_share=self._per_share
-        )
+        claimed = await self._events.claim(now, now + WAITS, limit, version=self._version)
         return [Wake(thread, LOOK, RUNS, not_before=now) for thread in claimed]
 
     async def _leave_dead(self, now: float) -> None:

@@ -91,22 +91,22 @@ class LiveTurn:
         """Whether the run started in this process, which still has its right: no work is done yet."""
         return self._begun is not None and self._lease is not None and not self._is_lost
 
-    async def begin(self, started: RunStartedEvent, *, is_limited: bool = False) -> int:
+    async def begin(self, started: RunStartedEvent, *, works: bool = False) -> int:
         """Report the start of a run; return the number of the event before it.
 
         A run that any process has started before does not start again. The caller must call
-        :meth:`hand_over` afterwards, even after an error. A process that works on the run next
-        ``is_limited``.
+        :meth:`hand_over` afterwards, even after an error. A process that ``works`` on
+        the run next is limited.
 
         Raises:
             BusyError: if another run is unfinished, or too many of a limited user are running.
             StoreError: if the store fails; the run may have started.
         """
-        return await self.begin_with(started.run_id, encoded(started), is_limited=is_limited)
+        return await self.begin_with(started.run_id, encoded(started), works=works)
 
-    async def begin_with(self, run_id: str, event: bytes, *, is_limited: bool = False) -> int:
+    async def begin_with(self, run_id: str, event: bytes, *, works: bool = False) -> int:
         """Begin as :meth:`begin` does, with the event of the start as it is stored."""
-        begun = await self._right.begin(run_id, event, self._on_lost, is_limited=is_limited)
+        begun = await self._right.begin(run_id, event, self._on_lost, works=works)
         if begun is None:
             return await self._log.begun(run_id) or 0
         self._lease, self.run = begun, begun.turn

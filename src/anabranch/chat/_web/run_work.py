@@ -125,7 +125,7 @@ class RunWork:
             return turn if await turn.take() else None
         if (queued := await self._right.queued()) is not None:
             with suppress(BusyError):
-                await turn.begin_with(*queued, is_limited=True)
+                await turn.begin_with(*queued, works=True)
             return None if turn.run is None else turn
         end = await end_of(self._agent, self._thread_id, asleep=asleep)
         if end is None or not end.can_continue:
@@ -137,7 +137,7 @@ class RunWork:
         why = f"at_{called_at!r}" if called_at else "resumed"
         with suppress(BusyError):
             begins = started(self._log.shown_id, f"run_{end.around.last.id}_{why}")
-            await turn.begin(begins, is_limited=True)
+            await turn.begin(begins, works=True)
         turn.is_resumed = True
         return None if turn.run is None else turn
 

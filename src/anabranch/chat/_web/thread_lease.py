@@ -86,7 +86,6 @@ class ThreadLease:
         clock: the time.
         version: the version of the tools' code in this process.
         share: the user whose share of the workers the runs use.
-        per_share: the most runs of a share on which all processes work; ``None`` for no limit.
     """
 
     def __init__(
@@ -97,7 +96,6 @@ class ThreadLease:
         clock: Clock,
         version: str = "",
         share: str = "",
-        per_share: int | None = None,
     ) -> None:
         self._events = events
         self._log = log
@@ -105,7 +103,6 @@ class ThreadLease:
         self._clock = clock
         self._version = version
         self._share = share
-        self._per_share = per_share
 
     def now(self) -> float:
         """Return the time."""
@@ -133,12 +130,7 @@ class ThreadLease:
         await self._events.looked(self._thread_id, until, now=self._clock.now())
 
     async def begin(
-        self,
-        run_id: str,
-        event: bytes,
-        on_lost: Callable[[], object],
-        *,
-        is_limited: bool = False,
+        self, run_id: str, event: bytes, on_lost: Callable[[], object], *, works: bool = False
     ) -> TurnLease | None:
         """Take the right for a new run; ``None`` if any process has already started the run.
 
@@ -146,36 +138,33 @@ class ThreadLease:
             run_id: the run.
             event: its first event.
             on_lost: called if another process takes the right over from this suspended process.
-            is_limited: whether the limit of the share holds, since this process works on the run.
+            works: whether this process works on the run, so that the limit of the share holds.
 
         Raises:
             BusyError: if another run is unfinished, or the share has no room.
             StoreError: if the store fails.
         """
-        lease, per_share = self._lease(on_lost), self._per_share if is_limited else None
+        lease = self._lease(on_lost)
+        begin = partial(self._begun, lease, run_id, event, works=works)
+        may_be_full = works and self._events.per_share is not None
         while True:
             await self._log.flush()
-            if await lease.take_by(partial(self._begun, lease, run_id, event, per_share)):
+            if await lease.take_by(begin):
                 return lease
             if await self._log.begun(run_id) is not None:
                 return None
             next_run = await self.open_run() or await self.queued()
-            if per_share is not None or (next_run is not None and next_run.id != run_id):
+            if may_be_full or (next_run is not None and next_run.id != run_id):
                 raise BusyError
             if next_run is not None:  # another process is about to start this same run
                 await pause(self._clock, SOON)
 
     async def _begun(
-        self, lease: TurnLease, run_id: str, event: bytes, per_share: int | None, until: float
+        self, lease: TurnLease, run_id: str, event: bytes, until: float, *, works: bool
     ) -> int | None:
         turn = begun(run_id, lease.owner, self._events.processes.name, until)
         number = await self._events.begin(
-            self._thread_id,
-            turn,
-            event,
-            at=self._clock.now(),
-            share=self._share,
-            per_share=per_share,
+            self._thread_id, turn, event, at=self._clock.now(), share=self._share, works=works
         )
         if number is not None:
             lease.turn, lease.begun, lease.last = turn, number, number
@@ -202,13 +191,7 @@ class ThreadLease:
 
     async def _taken(self, lease: TurnLease, version: str | None, until: float) -> bool:
         taken = await self._events.take(
-            self._thread_id,
-            lease.owner,
-            until,
-            now=self._clock.now(),
-            version=version,
-            share=self._share,
-            per_share=None if version is None else self._per_share,
+            self._thread_id, lease.owner, until, now=self._clock.now(), version=version
         )
         if taken is not None:
             lease.turn, lease.begun, lease.last = taken.turn, taken.begun, taken.last

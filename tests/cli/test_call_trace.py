@@ -4,7 +4,6 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp.client import Transport
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
@@ -75,38 +74,27 @@ def test_a_call_of_the_handshake_era_is_described_by_its_questions(lines: list[s
     ]
 
 
-async def test_a_traced_transport_passes_everything_on(lines: list[str]) -> None:
+async def test_a_traced_transport_passes_everything_on_and_ends_with_the_server(
+    lines: list[str],
+) -> None:
     sent, at_server = anyio.create_memory_object_stream[SessionMessage](1)
     from_server, received = anyio.create_memory_object_stream[SessionMessage | Exception](2)
-
-    @asynccontextmanager
-    async def transport() -> AsyncGenerator[Any]:
-        async with sent, at_server, from_server, received:
-            yield received, sent
-
-    call = SessionMessage(request(1, "tools/call", name="pick"))
-    done, broken = SessionMessage(response(1, content=[])), ValueError("not JSON")
-    wire: Transport = transport()
-    async with traced(wire, CallTrace(lines.append)) as (read, write):
-        await write.send(call)
-        assert await at_server.receive() is call
-        await from_server.send(broken)
-        await from_server.send(done)
-        assert await read.receive() is broken
-        assert await read.receive() is done
-    assert lines == ["→ tools/call pick {}", "← the result"]
-
-
-async def test_when_the_server_leaves_the_client_sees_the_end(lines: list[str]) -> None:
-    sent, at_server = anyio.create_memory_object_stream[SessionMessage](1)
-    from_server, received = anyio.create_memory_object_stream[SessionMessage | Exception](1)
 
     @asynccontextmanager
     async def transport() -> AsyncGenerator[Any]:
         async with sent, at_server, received:
             yield received, sent
 
-    async with traced(transport(), CallTrace(lines.append)) as (read, _):
+    call = SessionMessage(request(1, "tools/call", name="pick"))
+    done, broken = SessionMessage(response(1, content=[])), ValueError("not JSON")
+    async with traced(transport(), CallTrace(lines.append)) as (read, write):
+        await write.send(call)
+        assert await at_server.receive() is call
+        await from_server.send(broken)
+        await from_server.send(done)
+        assert await read.receive() is broken
+        assert await read.receive() is done
         from_server.close()
         with pytest.raises(anyio.EndOfStream):
             await read.receive()
+    assert lines == ["→ tools/call pick {}", "← the result"]

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from anabranch._terminal import UsageError
-from anabranch.cli._stores import new_key, read_keys
+from anabranch.cli._stores import read_keys
 
 
 def never(line: str) -> None:
@@ -32,17 +32,13 @@ def test_a_key_that_is_too_short_is_refused(tmp_path: Path, given: str) -> None:
         read_keys({"ANABRANCH_KEYS": given}, never, tmp_path)
 
 
-def test_without_any_a_key_is_made_and_stored(tmp_path: Path) -> None:
+def test_without_any_a_key_is_made_and_stored_for_its_user_alone(tmp_path: Path) -> None:
     data = tmp_path / "not" / "there"
     first = read_keys({}, never, data)
     assert len(first[0]) >= 32
     assert read_keys({}, never, data) == first
-    assert [path.name for path in data.iterdir()] == ["keys"]
-
-
-def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
-    read_keys({}, never, tmp_path)
-    assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o600
+    [file] = data.iterdir()
+    assert (file.name, stat.S_IMODE(file.stat().st_mode)) == ("keys", 0o600)
 
 
 def test_a_key_of_the_file_can_be_replaced_by_hand(tmp_path: Path) -> None:
@@ -66,7 +62,3 @@ def test_where_no_file_can_be_made_a_key_is_used_that_is_stored_nowhere(tmp_path
     assert keys[0] != keys[1]
     assert shown[0].startswith(f"Cannot store a key in {occupied / 'keys'} (")
     assert shown[0].endswith("will not survive a restart. Set ANABRANCH_KEYS to change that.")
-
-
-def test_no_two_keys_are_the_same() -> None:
-    assert new_key() != new_key()

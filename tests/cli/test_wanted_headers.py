@@ -90,19 +90,13 @@ async def test_a_header_that_is_not_accepted_is_named_without_its_value() -> Non
 
 async def test_a_refusal_of_another_eras_request_is_forgotten() -> None:
     """A server of the handshake era may answer 400 to the first request of the modern one."""
-    app: Any = serving(look).streamable_http_app()
     refused: list[str] = []
 
-    async def guarded(scope: Any, receive: Any, send: Any) -> None:
-        headers = dict(scope.get("headers", ()))
-        method = headers.get(b"mcp-method", b"").decode()
-        if scope["type"] == "http" and method == "server/discover":
-            refused.append(method)
-            await PlainTextResponse("Bad Request: X-Session", 400)(scope, receive, send)
-        else:
-            await app(scope, receive, send)
+    def discovers(_: str, named: str) -> bool:
+        refused.extend({named} & {"server/discover"})
+        return named == "server/discover"
 
-    async with asgi(guarded) as url:
+    async with asgi(refusing_some(discovers, "Bad Request: X-Session", 400)) as url:
         [found] = await summaries_of(url, {})
         assert found.name == "look"
         async with RemoteTools(url) as remote:
@@ -110,15 +104,17 @@ async def test_a_refusal_of_another_eras_request_is_forgotten() -> None:
     assert refused
 
 
-def refusing_some(refused: Callable[[str, str], bool]) -> Any:
-    """An application whose requests are refused with 403 by their method and that of MCP."""
+def refusing_some(
+    refused: Callable[[str, str], bool], text: str = "forbidden", status: int = 403
+) -> Any:
+    """An application whose requests are refused by their method and that of MCP."""
     app: Any = serving(look).streamable_http_app()
 
     async def guarded(scope: Any, receive: Any, send: Any) -> None:
         headers = dict(scope.get("headers", ()))
         named = headers.get(b"mcp-method", b"").decode()
         if scope["type"] == "http" and refused(scope["method"], named):
-            await PlainTextResponse("forbidden", 403)(scope, receive, send)
+            await PlainTextResponse(text, status)(scope, receive, send)
         else:
             await app(scope, receive, send)
 

@@ -13,11 +13,10 @@ from anabranch import BranchContext, tool
 from anabranch.agents import BranchSelf
 from anabranch.engines import InProcessEngine
 from anabranch.messages import SampleReply, SampleRequest
-from anabranch.stores import open_run_events, open_stores
+from anabranch.stores import open_stores
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import faults, fork, heard, results_in
-from tests.chat.shared_runs import die
-from tests.chat.web import browsing, events_in, message, reserve, resume, run, types_of
+from tests.chat.web import browsing, message, reserve, resume, run, types_of
 
 PAINT = {
     "name": "paint",
@@ -274,47 +273,6 @@ async def test_a_call_in_a_branch_waits_with_the_branch(shared: bool) -> None:
         other = {"id": "a2", "role": "assistant", "content": "two"}  # what the other branch said
         assert "It is blue." in text_of(await chat.give(result(), other))
         assert await chat.pending() == []
-
-
-@asynccontextmanager
-async def process(url: str, **options: Any) -> AsyncGenerator[Chat]:
-    """The application with connections of its own to the stores, as another process has it."""
-    own_calls, trees = open_stores(url)
-    async with chatting(store=trees, calls=own_calls, closes_store=True, **options) as chat:
-        yield chat
-
-
-async def until_ended(client: httpx2.AsyncClient) -> list[dict[str, Any]]:
-    """Return the events of the thread up to the end of its first run."""
-    text = ""
-    async with client.stream("GET", "/threads/t1/events?after=0") as response:
-        async for piece in response.aiter_text():
-            text += piece
-            events = events_in(text[: text.rfind("\n\n") + 1])
-            if "RUN_FINISHED" in types_of(events):
-                return events
-    raise AssertionError(text)
-
-
-async def test_every_step_may_be_taken_by_another_process(url: str) -> None:
-    """The run is stored with its tools and its context; the call waits in the store."""
-    async with process(url, concurrency=None) as front:
-        body = message("paint", tools=[PAINT], context=[{"description": "", "value": "March"}])
-        headers = {"Accept": "application/json"}
-        assert (await front.client.post("/agui", json=body, headers=headers)).status_code == 202
-    events = open_run_events(url)
-    await die(events, "r1")
-    await events.close()
-    async with process(url) as worker:
-        assert "TOOL_CALL_END" in types_of(await until_ended(worker.client))
-        assert "March" in (worker.model.requests[0].system_prompt or "")
-        waiting = await worker.pending()
-    async with process(url) as other:
-        assert await other.pending() == waiting
-        assert [each["tool_call_id"] for each in waiting] == ["p"]
-        other.runs = 1
-        assert text_of(await other.give(result())) == "It is blue."
-        assert await other.pending() == []
 
 
 async def test_the_model_reads_the_context_of_each_run_which_no_node_has() -> None:

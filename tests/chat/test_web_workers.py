@@ -11,12 +11,13 @@ import pytest
 
 from anabranch import BranchContext, tool
 from anabranch._aio import SystemClock, pause
-from anabranch.agents import Agent
+from anabranch.agents import Agent, ContextEntry, FrontEnd
 from anabranch.chat import make_chat_app
 from anabranch.chat._web.log_writer import encoded
-from anabranch.chat._web.run_input import HEAD, Message, message_in, started
+from anabranch.chat._web.run_input import HEAD, Message, front_end_in, message_in, started
 from anabranch.chat._web.run_work import GIVEN_UP, MOST_ATTEMPTS
 from anabranch.engines import InProcessEngine
+from anabranch.messages import ToolSpec
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import heard
@@ -132,10 +133,14 @@ async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:
 
 
 @pytest.mark.parametrize("at", [HEAD, None, "node_1"], ids=["head", "root", "node"])
-def test_a_message_is_the_input_of_its_run(at: Any) -> None:
-    given = Message("hello\nthere", at)
-    assert message_in(encoded(started("t1", "r1", given))) == given
-    assert message_in(encoded(started("t1", "r2"))) is None
+def test_a_message_and_the_front_end_are_the_input_of_their_run(at: Any) -> None:
+    """So any process can work on the run."""
+    given, context = Message("hello\nthere", at), ContextEntry(description="Month", value="March")
+    front_end = FrontEnd(tools=(ToolSpec(name="paint", input_schema={}),), context=(context,))
+    begun = encoded(started("t1", "r1", given, front_end))
+    assert (message_in(begun), front_end_in(begun)) == (given, front_end)
+    nothing = encoded(started("t1", "r2"))
+    assert (message_in(nothing), front_end_in(nothing)) == (None, FrontEnd())
 
 
 async def test_the_engine_that_cannot_be_reached_costs_time_only(url: str) -> None:

@@ -186,34 +186,6 @@ def test_a_name_that_falls_together_with_another_is_refused(name: str) -> None:
             make()
 
 
-async def test_every_principal_has_a_memory_of_its_own(store: MemoryStore) -> None:
-    """Whatever an identity provider has named it: no two fall together, and none is refused."""
-    long = "auth0|" + "x" * 500
-    principals = [
-        "a",
-        "a ",
-        "a\x01",
-        "a\x02",
-        "a\u200b",
-        "a\u3164",
-        "A",
-        long,
-        long + "x",
-        "a\ud800",
-        "\xe4",
-        "a\u0308",
-    ]
-    bank = ReasoningBank(store)
-    digests = [bank.of(each).scopes.user for each in principals]
-    assert len(set(digests)) == len(principals)
-    clash = digests[1]  # a principal who is named as another one's memory
-    for each in (*principals, clash):
-        await bank.of(each).record(Draft(title="T", description="D", content="Mine"))
-    assert len(await store.newest(Filter(limit=50))) == len(principals) + 1
-    for each in principals:
-        assert len(await bank.of(each).newest()) == 1
-
-
 async def test_a_level_without_a_name_does_not_exist_for_a_person(store: MemoryStore) -> None:
     """Else it would be the same for all applications and all people who have named none."""
     bank = ReasoningBank(store)

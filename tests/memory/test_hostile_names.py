@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -51,6 +52,15 @@ def test_no_two_principals_are_one_person(principals: list[str]) -> None:
     one, other = (Scopes(project="web").of(each).at("user") for each in principals)
     assert one != other
     assert Scope.model_validate(one.model_dump()) == one, "it is a name that is valid by itself"
+
+
+@pytest.mark.parametrize("principal", ["a ", "auth0|" + "x" * 500])
+def test_a_principal_that_is_named_like_the_digest_of_another_is_not_the_other(
+    principal: str,
+) -> None:
+    digest = Scopes().of(principal).user
+    assert digest.startswith("sha256:")
+    assert Scopes().of(digest).user != digest
 
 
 @examples(300, gate=60)

@@ -144,6 +144,14 @@ class Desk:
         job = self.job(journal)
         return await run_round(service, job, journal, responses)
 
+    async def send(
+        self, store: CallStore | None, reply: InputRequiredResult | None = None, n: int = 0
+    ) -> Finished[Any] | InputRequiredResult:
+        """Send the first request, or the answers ``n`` to a reply, to a new server over ``store``."""
+        if reply is None:
+            return await self.request(self.service(store))
+        return await self.request(self.service(store), reply.request_state, numbered(reply, n))
+
     def job(self, journal: Journal) -> Job:
         """What a request asks for."""
 

@@ -78,10 +78,10 @@ async def test_a_call_that_fails_is_over_and_undone(
 ) -> None:
     desk = Desk(failing, always(n=1))
     with pytest.raises(error):
-        await desk.request(desk.service(store))
+        await desk.send(store)
     assert await status(store) == "failed"
     with pytest.raises((error, RuntimeError)):  # one that was masked is no more than masked again
-        await desk.request(desk.service(store))
+        await desk.send(store)
     assert DONE == UNDONE
 
 
@@ -90,14 +90,14 @@ async def test_a_call_that_asks_a_question_its_host_cannot_answer_is_over_and_un
 ) -> None:
     desk = Desk(asks, always(n=1), host=Host(Capabilities(elicitation=False)))
     with pytest.raises(CapabilityError):
-        await desk.request(desk.service(store))
+        await desk.send(store)
     assert await status(store) == "failed"
     assert DONE == UNDONE
 
 
 async def test_a_file_is_returned_once(quick: Modelled) -> None:
     desk = Desk(draws, always(n=1))
-    first = await desk.request(desk.service(quick))
+    first = await desk.send(quick)
     assert isinstance(first, Finished)
     assert await status(quick) == "done"
     assert await desk.play(quick) == (
@@ -109,7 +109,7 @@ async def test_a_file_is_returned_once(quick: Modelled) -> None:
 
 async def test_a_call_waits_is_done_and_is_forgotten(store: CallStore) -> None:
     desk = Desk(asks, always(n=1))
-    first = await desk.request(desk.service(store))
+    first = await desk.send(store)
     assert isinstance(first, InputRequiredResult)
     assert await status(store) == "waiting"
     given: dict[str, BaseModel] = {key: accept(n=1) for key in first.input_requests or {}}

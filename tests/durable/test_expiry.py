@@ -66,7 +66,7 @@ async def expired(store: CallStore, *names: str) -> Desk:
         for number, name in enumerate(names)
     ]
     for desk in desks:
-        await desk.request(desk.service(store))
+        await desk.send(store)
     clock.advance(1_000)
     return desks[-1]
 

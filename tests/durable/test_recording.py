@@ -100,7 +100,7 @@ async def test_a_record_waits_for_the_store() -> None:
     desk = Desk(once, always(ok=True))
     WHILE_DONE.append(store.away(5))
     async with desk.clock.running(0.1):
-        assert await desk.request(desk.service(store)) == Finished(KEY)
+        assert await desk.send(store) == Finished(KEY)
     assert DONE == [KEY]
     assert store.failures == 0
 
@@ -114,13 +114,13 @@ async def test_a_record_waits_no_longer_than_the_lease_and_the_error_names_the_l
     begun = desk.clock.now()
     async with desk.clock.running(0.01):
         with pytest.raises(ToolError) as refused:
-            await desk.request(desk.service(store))
+            await desk.send(store)
         assert 15 <= desk.clock.now() - begun < 40
     assert f"step 'once/book.1' (idempotency key '{KEY}')" in str(refused.value)
     assert "may then happen a second time" in str(refused.value)
     assert "Nothing is lost" not in str(refused.value)
     store.failures = 0
-    assert await desk.request(desk.service(store)) == Finished(KEY)
+    assert await desk.send(store) == Finished(KEY)
     assert DONE == [KEY, KEY]
 
 
@@ -128,7 +128,7 @@ async def test_before_an_effect_a_store_that_fails_is_an_error_at_once() -> None
     """Nothing has happened that is not recorded."""
     store = Failing(Modelled())
     desk = Desk(asks, always(ok=True))
-    first: Any = await desk.request(desk.service(store))
+    first: Any = await desk.send(store)
     store.failures, store.also = 1, "open_round"
 
     @tool(name="asks")
@@ -149,13 +149,13 @@ async def test_a_call_that_is_gone_is_not_waited_for() -> None:
     desk = Desk(once, always(ok=True))
     WHILE_DONE.append(store.away(1))
     with pytest.raises(Exception, match="Invalid or expired token"):
-        await desk.request(desk.service(store))
+        await desk.send(store)
 
 
 async def test_that_something_was_undone_waits_for_the_store_too() -> None:
     store = Failing(Modelled())
     desk = Desk(asks, always(ok=True))
-    await desk.request(desk.service(store))
+    await desk.send(store)
     desk.clock.advance(1_000)
     WHILE_DONE.append(store.away(3))
     async with desk.clock.running(0.1):
@@ -175,7 +175,7 @@ async def test_an_undo_that_could_not_be_recorded_is_named() -> None:
     WHILE_DONE.append(no_more)
     async with desk.clock.running(0.1):
         with pytest.raises(ToolError, match=r"the undo of step 'fails/book\.1'"):
-            await desk.request(desk.service(store))
+            await desk.send(store)
 
 
 async def test_a_deadline_is_recorded_with_the_first_entry_of_its_step(

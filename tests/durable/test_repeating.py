@@ -78,7 +78,7 @@ def forking(store: CallStore) -> Durability:
 
 async def test_a_repeated_request_gets_the_reply_of_the_first(store: CallStore) -> None:
     desk = Desk(trip, always(n=3))
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     answers = numbered(first, 3)
     second = asking(await desk.request(desk.service(store), first.request_state, answers))
     again = await desk.request(desk.service(store), first.request_state, answers)
@@ -97,12 +97,12 @@ async def test_another_answer_is_refused(
     store: CallStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk = Desk(trip, always(n=3))
-    first = asking(await desk.request(desk.service(store)))
-    second = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    first = asking(await desk.send(store))
+    second = await desk.send(store, first, 3)
     for other in (numbered(first, 4), {}):
         with pytest.raises(InvalidTokenError):
             await desk.request(desk.service(store), first.request_state, other)
-    again = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    again = await desk.send(store, first, 3)
     assert again == second
     assert ledger == [("book", "seat"), ("book", "0:3")]
     assert "answered differently before" in caplog.text
@@ -110,10 +110,10 @@ async def test_another_answer_is_refused(
 
 async def test_another_answer_forks_and_both_lines_run_to_their_ends(store: CallStore) -> None:
     desk = Desk(trip, always(n=3), policy=forking)
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     lines: dict[int, InputRequiredResult] = {}
     for n in (3, 4):
-        reply = await desk.request(desk.service(store), first.request_state, numbered(first, n))
+        reply = await desk.send(store, first, n)
         lines[n] = asking(reply)
     for n in (4, 3):
         state, last = lines[n].request_state, numbered(lines[n], n)
@@ -121,7 +121,7 @@ async def test_another_answer_forks_and_both_lines_run_to_their_ends(store: Call
         assert done == Finished([f"0:{n}", f"1:{n}"])
         assert await desk.request(desk.service(store), state, last) == done
     for n in (3, 4):
-        reply = await desk.request(desk.service(store), first.request_state, numbered(first, n))
+        reply = await desk.send(store, first, n)
         assert reply == lines[n]
     assert sorted(ledger) == sorted(
         [("book", "seat"), *(("book", f"{i}:{n}") for i in (0, 1) for n in (3, 4))]
@@ -132,27 +132,27 @@ async def test_another_answer_forks_and_both_lines_run_to_their_ends(store: Call
 
 async def test_undos_of_shared_steps_belong_to_the_first_line(store: CallStore) -> None:
     desk = Desk(trip, always(n=3), policy=forking)
-    first = asking(await desk.request(desk.service(store)))
-    await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    first = asking(await desk.send(store))
+    await desk.send(store, first, 3)
     with pytest.raises(ToolError, match="none wanted"):
-        await desk.request(desk.service(store), first.request_state, numbered(first, 0))
+        await desk.send(store, first, 0)
     assert ledger[-2:] == [("book", "0:0"), ("cancel", "0:0")]
 
 
 async def test_no_line_forks_off_from_an_undone_call(store: CallStore) -> None:
     desk = Desk(trip, always(n=3), policy=forking)
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     with pytest.raises(ToolError, match="none wanted"):
-        await desk.request(desk.service(store), first.request_state, numbered(first, 0))
+        await desk.send(store, first, 0)
     assert ledger[-2:] == [("cancel", "0:0"), ("cancel", "seat")]
     with pytest.raises(InvalidTokenError):
-        await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+        await desk.send(store, first, 3)
     assert len(ledger) == 4
 
 
 async def test_two_servers_with_the_same_request_run_it_once(store: CallStore) -> None:
     desk = Desk(trip, always(n=3), policy=patiently)
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     answers = numbered(first, 3)
     async with desk.clock.running(0.01):
         replies = await asyncio.gather(
@@ -164,12 +164,10 @@ async def test_two_servers_with_the_same_request_run_it_once(store: CallStore) -
 
 async def test_an_answer_is_pinned_before_anything_depends_on_it(quick: Modelled) -> None:
     desk = Desk(trip, always(n=3))
-    first = asking(await desk.request(desk.service(quick)))
+    first = asking(await desk.send(quick))
     recorded = Switch(quick, only="record")
     gate = Gate(recorded, "record")
-    request = asyncio.ensure_future(
-        desk.request(desk.service(gate), first.request_state, numbered(first, 3))
-    )
+    request = asyncio.ensure_future(desk.send(gate, first, 3))
     await gate.arrived.wait()  # the effect has happened; its record is on its way, and is lost
     recorded.is_off = True
     gate.opened.set()
@@ -178,8 +176,8 @@ async def test_an_answer_is_pinned_before_anything_depends_on_it(quick: Modelled
             await request
     recorded.is_off = False
     with pytest.raises(InvalidTokenError):
-        await desk.request(desk.service(quick), first.request_state, numbered(first, 4))
-    await desk.request(desk.service(quick), first.request_state, numbered(first, 3))
+        await desk.send(quick, first, 4)
+    await desk.send(quick, first, 3)
     assert ledger == [("book", "seat"), ("book", "0:3"), ("book", "0:3")]
     assert len(ledger.by_key()) == 2
 
@@ -187,9 +185,9 @@ async def test_an_answer_is_pinned_before_anything_depends_on_it(quick: Modelled
 async def test_a_state_of_a_call_that_the_store_does_not_know_is_refused(store: CallStore) -> None:
     desk = Desk(trip, always(n=3))
     elsewhere = Modelled()
-    first = asking(await desk.request(desk.service(elsewhere)))
+    first = asking(await desk.send(elsewhere))
     with pytest.raises(InvalidTokenError):
-        await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+        await desk.send(store, first, 3)
     assert ledger == [("book", "seat")]
 
 
@@ -199,27 +197,25 @@ def spilling(store: CallStore) -> Durability:
 
 async def test_a_large_state_stays_in_the_store(store: CallStore) -> None:
     desk = Desk(trip, always(n=3), policy=spilling)
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     assert (first.request_state or "").startswith("@")
-    second = asking(
-        await desk.request(desk.service(store), first.request_state, numbered(first, 3))
-    )
-    again = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    second = asking(await desk.send(store, first, 3))
+    again = await desk.send(store, first, 3)
     assert again == second
-    done = await desk.request(desk.service(store), second.request_state, numbered(second, 4))
+    done = await desk.send(store, second, 4)
     assert done == Finished(["0:3", "1:4"])
 
 
 async def test_a_small_state_travels(quick: Modelled) -> None:
     desk = Desk(trip, always(n=3))
-    first = asking(await desk.request(desk.service(quick)))
+    first = asking(await desk.send(quick))
     assert not (first.request_state or "@").startswith("@")
 
 
 @pytest.mark.parametrize("change", ["line", "number", "digest", "shape", "text"])
 async def test_a_reference_to_nothing_is_refused(quick: Modelled, change: str) -> None:
     desk = Desk(trip, always(n=3), policy=spilling)
-    first = asking(await desk.request(desk.service(quick)))
+    first = asking(await desk.send(quick))
     line, number, digest = json.loads((first.request_state or "")[1:])
     forged = {
         "line": json.dumps(["other", number, digest]),
@@ -267,14 +263,14 @@ async def test_the_servers_model_is_not_asked_again_after_a_crash(quick: Modelle
 
 async def test_a_store_out_of_reach_is_reported_and_nothing_is_undone(store: CallStore) -> None:
     desk = Desk(trip, always(n=3))
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     for name in ("open_round", "end_round"):
         switch = Switch(store, only=name)
         switch.is_off = True
         with pytest.raises(ToolError, match=UNAVAILABLE):
-            await desk.request(desk.service(switch), first.request_state, numbered(first, 3))
+            await desk.send(switch, first, 3)
     assert ("cancel", "seat") not in ledger
-    second = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    second = await desk.send(store, first, 3)
     assert asking(second).request_state != first.request_state
     assert ledger == [("book", "seat"), ("book", "0:3")]
 
@@ -287,7 +283,7 @@ async def test_a_first_call_that_cannot_be_stored_is_refused_because_of_the_stor
     switch = Switch(store, only="open_round")
     switch.is_off = True
     with pytest.raises(ToolError, match=UNAVAILABLE):
-        await desk.request(desk.service(switch))
+        await desk.send(switch)
     assert ledger == []
 
 
@@ -295,12 +291,12 @@ async def test_a_round_that_has_ended_is_repeated_while_a_later_one_is_running(
     store: CallStore,
 ) -> None:
     desk = Desk(trip, always(n=3))
-    first = asking(await desk.request(desk.service(store)))
-    second = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+    first = asking(await desk.send(store))
+    second = await desk.send(store, first, 3)
     busy = Lease(store, "call_1", desk.clock, seconds=10)
     async with busy:
         await busy.open_round(9)
-        again = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+        again = await desk.send(store, first, 3)
     assert again == second
 
 
@@ -322,14 +318,14 @@ async def test_an_effect_in_flight_is_finished_when_its_client_leaves(store: Cal
         return value
 
     desk = Desk(slow, always(n=1))
-    request = asyncio.ensure_future(desk.request(desk.service(store)))
+    request = asyncio.ensure_future(desk.send(store))
     await begun.wait()
     request.cancel()
     await asyncio.sleep(0)
     may_end.set()
     await asyncio.wait({request})
     assert request.cancelled()
-    asking(await desk.request(desk.service(store)))
+    asking(await desk.send(store))
     assert ledger == [("slowly", "begun"), ("slowly", "ended")]
 
 
@@ -347,7 +343,7 @@ async def test_an_answer_entered_later_does_not_make_a_repeated_request_another(
     store: CallStore, policy: Any
 ) -> None:
     desk = Desk(both, always(n=3), policy=policy)
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     await entered(store, first, FIRST, 3)
     second = asking(await desk.request(desk.service(store), first.request_state))
     await entered(store, second, OTHER, 4)
@@ -361,7 +357,7 @@ async def test_an_answer_entered_later_does_not_make_a_repeated_request_another(
 
 async def test_an_answer_entered_after_a_crash_waits_for_the_next_round(store: CallStore) -> None:
     desk = Desk(both, always(n=3))
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     await entered(store, first, FIRST, 3)
     dead = Lease(store, "call_1", desk.clock, seconds=10)
     await dead.open_round(1, [*(first.input_requests or {})])
@@ -378,7 +374,7 @@ async def test_a_request_that_answers_next_to_an_entered_answer_can_be_repeated(
     store: CallStore,
 ) -> None:
     desk = Desk(both, always(n=3))
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     await entered(store, first, OTHER, 4)
     given = {FIRST: accept(n=3)}
     for _ in range(2):
@@ -391,16 +387,16 @@ async def test_a_request_that_answers_next_to_an_entered_answer_can_be_repeated(
 
 async def test_an_entered_answer_comes_before_the_answer_of_a_request(store: CallStore) -> None:
     desk = Desk(both, always(n=3))
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     await entered(store, first, OTHER, 4)
     for _ in range(2):
-        done = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+        done = await desk.send(store, first, 3)
         assert done == Finished(["0:3", "1:4"])
 
 
 async def test_another_line_has_the_answers_entered_before_it_began(store: CallStore) -> None:
     desk = Desk(both, always(n=3), policy=forking)
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     await entered(store, first, FIRST, 3)
     second = asking(await desk.request(desk.service(store), first.request_state))
     assert [*(second.input_requests or {})] == [OTHER]

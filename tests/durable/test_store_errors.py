@@ -89,7 +89,7 @@ async def test_a_round_that_meets_a_stores_error_is_not_recorded_as_failed(
     store: CallStore,
 ) -> None:
     desk = Desk(fails_later, always(n=1))
-    first = await desk.request(desk.service(store))
+    first = await desk.send(store)
     assert isinstance(first, InputRequiredResult)
     answers = {step_id: accept(n=1) for step_id in first.input_requests or {}}
     for _ in range(2):
@@ -114,7 +114,7 @@ async def test_the_reaper_tries_again_when_the_store_fails_while_it_reads_a_call
     """It is not a call that cannot be undone: it is due as it was."""
     store = Modelled()
     desk = Desk(asks, always(n=1))
-    await desk.request(desk.service(store))
+    await desk.send(store)
     desk.clock.advance(1_000)
     tools = {"asks": asks}
     before: CallRecord | None = store.model.find("call_1")

@@ -49,7 +49,7 @@ async def sleeps(ctx: BranchContext) -> str:
 
 
 async def begun(desk: Desk, store: CallStore) -> InputRequiredResult:
-    return asking(await desk.request(desk.service(store)))
+    return asking(await desk.send(store))
 
 
 async def answered(desk: Desk, store: CallStore, reply: InputRequiredResult) -> Any:

@@ -1,9 +1,9 @@
 """Compensations of a call that fails or expires are run: in order, once, whatever else fails."""
 
 import asyncio
-from typing import Any
 
 import pytest
+from mcp.types import InputRequiredResult
 
 from anabranch import (
     Accepted,
@@ -23,7 +23,6 @@ from tests.durable.harness import (
     OneCall,
     always,
     asking,
-    numbered,
     patiently,
     reaper,
 )
@@ -80,9 +79,9 @@ BUILT = [("build", what) for what in "abc"]
 RAZED = [("raze", what) for what in "cba"]
 
 
-async def fail(desk: Desk, store: CallStore, state: str | None, answers: Any) -> str:
+async def fail(desk: Desk, store: CallStore, reply: InputRequiredResult, n: int) -> str:
     with pytest.raises(ToolError) as failed:
-        await desk.request(desk.service(store), state, answers)
+        await desk.send(store, reply, n)
     return str(failed.value)
 
 
@@ -91,18 +90,18 @@ async def fail(desk: Desk, store: CallStore, state: str | None, answers: Any) ->
 
 async def test_undos_are_run_in_reverse_order_and_once(store: CallStore) -> None:
     desk = Desk(found, always(n=0))
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     for _ in range(2):
-        assert await fail(desk, store, first.request_state, numbered(first, 0)) == "razed"
+        assert await fail(desk, store, first, 0) == "razed"
     assert town.done == [*BUILT, ("build", "d"), ("raze", "d"), *RAZED]
 
 
 async def test_a_compensation_that_fails_is_run_again_until_it_succeeds(store: CallStore) -> None:
     desk = Desk(found, always(n=0), policy=patiently)
     town.broken.add("b")
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     async with desk.clock.running():
-        await fail(desk, store, first.request_state, numbered(first, 0))
+        await fail(desk, store, first, 0)
     partly_undone = [*BUILT, ("build", "d"), ("raze", "d"), ("raze", "c"), ("raze", "a")]
     assert town.done == partly_undone
     assert await state_of(store) == "undoing"
@@ -117,7 +116,7 @@ async def test_a_compensation_that_fails_is_run_again_until_it_succeeds(store: C
     assert town.done == [*partly_undone, ("raze", "b")]
     desk.clock.advance(31)
     assert await reaper(desk, store).expire() == 0
-    assert await fail(desk, store, first.request_state, numbered(first, 0)) == "razed"
+    assert await fail(desk, store, first, 0) == "razed"
     assert town.done == [*partly_undone, ("raze", "b")]
     assert await state_of(store) == "failed"
 
@@ -133,7 +132,7 @@ async def test_a_compensation_that_failed_is_tried_again_at_once_on_request(
     """The process that asks does not have its tool."""
     desk = Desk(found, always(n=0), policy=for_ever)
     town.broken.add("b")
-    asking(await desk.request(desk.service(store)))
+    asking(await desk.send(store))
     line = (await store.calls(1))[0].call_id
     assert not await undo_again(store, line, desk.clock.now())  # it waits for its client
     desk.clock.advance(1_000)
@@ -157,23 +156,23 @@ async def test_compensations_that_a_crash_left_are_run_and_the_body_is_not_conti
 ) -> None:
     quick = Modelled()
     calm = Desk(found, always(n=0))
-    first = asking(await calm.request(calm.service(quick)))
+    first = asking(await calm.send(quick))
     counting = Cut(quick, None)
-    await fail(calm, counting, first.request_state, numbered(first, 0))
+    await fail(calm, counting, first, 0)
     for at, name in enumerate(counting.asked):
         town.done.clear()
         behind = Modelled()
         desk = Desk(found, always(n=0))
-        state = asking(await desk.request(desk.service(behind))).request_state
+        reply = asking(await desk.send(behind))
         dying = Cut(behind, at, after=after)
-        message = await fail(desk, dying, state, numbered(first, 0))
+        message = await fail(desk, dying, reply, 0)
         assert UNAVAILABLE in message, name
         if reaped:
             desk.clock.advance(1_000)
             is_over = name == "end_round" and after
             assert await reaper(desk, behind).expire() == (0 if is_over else 1), name
         else:
-            assert await fail(desk, behind, state, numbered(first, 0)) == "razed"
+            assert await fail(desk, behind, reply, 0) == "razed"
         happened = list(dict.fromkeys(town.done))
         undone = [("raze", what) for kind, what in reversed(happened) if kind == "build"]
         if name == "record" and not after and reaped and len(happened) < 2 * len(undone):
@@ -193,14 +192,14 @@ async def state_of(store: CallStore) -> str:
 
 async def test_a_failed_call_that_another_has_undone_has_its_error(store: CallStore) -> None:
     desk = Desk(found, always(n=0))
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     dying = Switch(store, only="end_round")
     dying.is_off = True
-    assert UNAVAILABLE in await fail(desk, dying, first.request_state, numbered(first, 0))
+    assert UNAVAILABLE in await fail(desk, dying, first, 0)
     desk.clock.advance(1_000)
     assert await reaper(desk, store).expire() == 1
     assert await state_of(store) == "failed"
-    assert await fail(desk, store, first.request_state, numbered(first, 0)) == "razed"
+    assert await fail(desk, store, first, 0) == "razed"
 
 
 @pytest.mark.parametrize("end", ["expired", "stopped"])
@@ -209,7 +208,7 @@ async def test_a_call_whose_undo_is_tried_again_ends_as_it_would_have_at_once(
 ) -> None:
     desk = Desk(found, always(n=1), policy=patiently)
     town.broken.add("b")
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     async with desk.clock.running():
         if end == "stopped":
             assert await reaper(desk, store).end("call_1")
@@ -222,7 +221,7 @@ async def test_a_call_whose_undo_is_tried_again_ends_as_it_would_have_at_once(
     assert await reaper(desk, store).expire() == 1
     assert await state_of(store) == end
     with pytest.raises(CallExpiredError):
-        await desk.request(desk.service(store), first.request_state, numbered(first, 1))
+        await desk.send(store, first, 1)
 
 
 # -- a call that is not continued ---------------------------------------------------------------
@@ -230,7 +229,7 @@ async def test_a_call_whose_undo_is_tried_again_ends_as_it_would_have_at_once(
 
 async def test_an_expired_call_is_undone_after_its_deadline(store: CallStore) -> None:
     desk = Desk(found, always(n=1))
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     desk.clock.advance(899)
     assert await reaper(desk, store).expire() == 0
     assert town.done == BUILT
@@ -239,14 +238,14 @@ async def test_an_expired_call_is_undone_after_its_deadline(store: CallStore) ->
     assert town.done == [*BUILT, *RAZED]
     assert desk.notices == ["building"]
     with pytest.raises(CallExpiredError, match="it was not continued in time"):
-        await desk.request(desk.service(store), first.request_state, numbered(first, 1))
+        await desk.send(store, first, 1)
     assert await reaper(desk, store).expire() == 0
     assert town.done == [*BUILT, *RAZED]
 
 
 async def test_a_call_that_was_answered_in_time_gets_a_new_deadline(store: CallStore) -> None:
     desk = Desk(found, always(n=1))
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     desk.clock.advance(800)
     await desk.request(desk.service(store), first.request_state, {})  # no answer: asked again
     desk.clock.advance(800)
@@ -258,7 +257,7 @@ async def test_a_call_whose_client_asks_for_its_reply_again_gets_a_new_deadline(
     store: CallStore,
 ) -> None:
     desk = Desk(found, always(n=1))
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     second = asking(await desk.request(desk.service(store), first.request_state, {}))
     desk.clock.advance(800)
     assert await desk.request(desk.service(store), first.request_state, {}) == second
@@ -274,11 +273,11 @@ async def test_a_client_that_repeats_itself_does_not_put_off_undos_that_failed(
 ) -> None:
     desk = Desk(found, always(n=0), policy=patiently)
     town.broken.add("b")
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     async with desk.clock.running():
-        await fail(desk, store, first.request_state, numbered(first, 0))
+        await fail(desk, store, first, 0)
     town.broken.clear()
-    await fail(desk, store, first.request_state, numbered(first, 0))
+    await fail(desk, store, first, 0)
     desk.clock.advance(31)
     assert await reaper(desk, store).expire() == 1
     assert town.done[-1] == ("raze", "b")
@@ -286,14 +285,12 @@ async def test_a_client_that_repeats_itself_does_not_put_off_undos_that_failed(
 
 async def test_an_expiry_and_a_late_answer_exclude_each_other(store: CallStore) -> None:
     desk = Desk(found, always(n=1), policy=patiently)
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     desk.clock.advance(901)
     gate = Gate(store, "fail")
     expiring = asyncio.ensure_future(reaper(desk, gate).expire())
     await gate.arrived.wait()
-    late = asyncio.ensure_future(
-        desk.request(desk.service(store), first.request_state, numbered(first, 1))
-    )
+    late = asyncio.ensure_future(desk.send(store, first, 1))
     async with desk.clock.running(0.001):
         gate.opened.set()
         assert await expiring == 1
@@ -304,12 +301,10 @@ async def test_an_expiry_and_a_late_answer_exclude_each_other(store: CallStore) 
 
 async def test_a_late_answer_that_is_first_is_taken(store: CallStore) -> None:
     desk = Desk(found, always(n=1))
-    first = asking(await desk.request(desk.service(store)))
+    first = asking(await desk.send(store))
     desk.clock.advance(901)
     gate = Gate(store, "end_round")
-    late = asyncio.ensure_future(
-        desk.request(desk.service(gate), first.request_state, numbered(first, 1))
-    )
+    late = asyncio.ensure_future(desk.send(gate, first, 1))
     await gate.arrived.wait()
     assert await reaper(desk, store).expire() == 0
     gate.opened.set()
@@ -327,10 +322,10 @@ async def test_the_reaper_reads_past_calls_of_tools_that_it_does_not_have(quick:
     clock = ManualClock()
     for number in range(230):
         desk = Desk(other, always(n=1), clock=clock, ids=OneCall(f"other_{number}"))
-        await desk.request(desk.service(quick))
+        await desk.send(quick)
     clock.advance(1)
     desk = Desk(found, always(n=1), clock=clock)
-    await desk.request(desk.service(quick))
+    await desk.send(quick)
     clock.advance(901)
     assert await reaper(desk, quick).expire() == 1
     assert town.done == [*BUILT, *RAZED]
@@ -402,7 +397,7 @@ async def test_a_lease_is_prolonged_for_as_long_as_a_step_takes(store: CallStore
 
     desk = Desk(slow, always(n=1))
     observed = Observed(store)
-    request = asyncio.ensure_future(desk.request(desk.service(observed)))
+    request = asyncio.ensure_future(desk.send(observed))
     await begun.wait()
     other = Lease(store, "call_1", desk.clock, seconds=15)
     for _ in range(8):
@@ -437,22 +432,22 @@ async def test_a_worker_that_lost_the_lease_starts_nothing_and_the_first_record_
 
     desk = Desk(slow, always(n=1), policy=short)
     switch = Switch(store, only="renew")
-    losing = asyncio.ensure_future(desk.request(desk.service(switch)))
+    losing = asyncio.ensure_future(desk.send(switch))
     await begun.wait()
     switch.is_off = True  # it cannot be prolonged
     desk.clock.advance(11)
-    winner = await desk.request(desk.service(store))
+    winner = await desk.send(store)
     assert getattr(winner, "value", None) == ["late", "more"]
     may_end.set()
     with pytest.raises(ToolError, match=UNAVAILABLE):
         await losing
     assert town.done == [("build", "late"), ("build", "more"), ("build", "early")]
-    assert await desk.request(desk.service(store)) == winner
+    assert await desk.send(store) == winner
 
 
 async def test_a_lease_that_has_run_out_is_refused(quick: Modelled) -> None:
     desk = Desk(found, always(n=1))
-    await desk.request(desk.service(quick))
+    await desk.send(quick)
     async with Lease(quick, "call_1", desk.clock, seconds=10) as lease:
         await lease.open_round(9)
         lease.check()

@@ -114,7 +114,7 @@ class CutAt(Cut):
 
 
 async def asked(desk: Desk, store: CallStore) -> InputRequiredResult:
-    outcome = await desk.request(desk.service(store))
+    outcome = await desk.send(store)
     assert isinstance(outcome, InputRequiredResult)
     return outcome
 

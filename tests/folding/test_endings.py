@@ -133,9 +133,9 @@ async def test_effects_of_a_tool_are_stored_although_the_budget_cannot_be_read()
             if self.fails:
                 self.fails = False
                 raise StoreError("the database of branches does not answer")
-            return await super().branch(branch_id)
+            return await self.store.branch(branch_id)
 
-    store = Failing()
+    store: Any = Failing()
 
     @tool
     async def pay(ctx: BranchContext) -> str:

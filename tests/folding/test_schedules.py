@@ -25,13 +25,12 @@ from anabranch.folding import (
     BranchEvent,
     BranchRows,
     BranchService,
-    BranchStore,
     FoldingError,
     FoldingSettings,
     Session,
 )
-from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
+from tests.folding.passing_on import PassingOn
 from tests.randomised import examples
 
 SETTINGS = FoldingSettings(
@@ -53,12 +52,10 @@ class DyingError(Exception):
     """The process ends before its transaction is committed."""
 
 
-class Mortal:
+class Mortal(PassingOn):
     """A store whose process may die in the next transaction."""
 
-    def __init__(self, store: BranchStore) -> None:
-        self.store = store
-        self.dies = False
+    dies = False
 
     async def transaction(self, work: Callable[[BranchRows], Any]) -> Any:
         def and_die(rows: BranchRows) -> Any:
@@ -69,9 +66,6 @@ class Mortal:
             return value
 
         return await self.store.transaction(and_die)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
 
 
 class Schedules(RuleBasedStateMachine):
@@ -87,7 +81,7 @@ class Schedules(RuleBasedStateMachine):
         self.warned: list[str] = []
         self.charged: dict[str, int] = {}
 
-        self.store = Mortal(open_branch_store("memory:"))
+        self.store = Mortal()
         self.restart()
 
     def restart(self) -> None:

@@ -19,7 +19,7 @@ class Watched:
         self.clock = ManualClock()
         self.ended = asyncio.Event()
         self.kinds: list[str] = []
-        self.store = Counting()
+        self.store: Any = Counting()
         self.service = BranchService(self.store, clock=self.clock, listener=self.heard)
 
     def heard(self, event: BranchEvent) -> None:
@@ -44,4 +44,4 @@ class Counting(PassingOn):
 
     async def prune(self, before: float, limit: int) -> int:
         self.pruned += 1
-        return await super().prune(before, limit)
+        return await self.store.prune(before, limit)

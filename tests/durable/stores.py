@@ -75,6 +75,19 @@ class Cut(Watched):
         raise StoreError("out of reach")
 
 
+class CutAt(Cut):
+    """A store that is out of reach from the first operation of that name on."""
+
+    def __init__(self, store: CallStore, name: str) -> None:
+        super().__init__(store, None)
+        self.name = name
+
+    async def _pass(self, name: str, work: Work[T]) -> T:
+        if name == self.name and not self.is_cut:
+            self.at = len(self.asked)
+        return await super()._pass(name, work)
+
+
 class Interrupting(Watched):
     """A store at whose ``at``-th operation the request is cancelled, as by a client that left."""
 

@@ -3,10 +3,8 @@
 from itertools import count
 
 from anabranch import BranchContext, tool
-from anabranch._durable import CallEvent, RoundRecord
-from anabranch.errors import StoreError
 from tests.durable.harness import Desk, OneCall, always
-from tests.durable.stores import Modelled
+from tests.durable.stores import CutAt, Modelled
 
 SENT: list[str] = []
 
@@ -20,29 +18,6 @@ class NewSecrets(OneCall):
 
     def secret(self) -> str:
         return f"secret {next(self._numbers)}"
-
-
-class FailsOnce(Modelled):
-    """A store that fails when the first round is to be ended."""
-
-    failed: bool = False
-
-    async def end_round(
-        self,
-        call_id: str,
-        record: RoundRecord,
-        event: CallEvent,
-        *,
-        owner: str,
-        deadline: float,
-    ) -> RoundRecord:
-        if not self.failed:
-            self.failed = True
-            raise StoreError("the disk is full")
-        ended: RoundRecord = await self.good(
-            "end_round", call_id, record, event, owner=owner, deadline=deadline
-        )
-        return ended
 
 
 def send(link: str) -> str:
@@ -59,8 +34,9 @@ async def pay(ctx: BranchContext) -> list[str]:
 
 async def test_an_effect_and_the_repeated_round_know_the_same_link() -> None:
     SENT.clear()
-    store = FailsOnce()
-    outcome, links = await Desk(pay, always(), ids=NewSecrets()).play(store, store)
-    assert store.failed
+    store = Modelled()
+    dying = CutAt(store, "end_round")
+    outcome, links = await Desk(pay, always(), ids=NewSecrets()).play(dying, store)
+    assert dying.is_cut
     assert outcome == "value"
     assert links == [*SENT, *SENT]

@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from mcp.types import InputRequiredResult
@@ -13,7 +12,7 @@ from anabranch.errors import UnknownCallError, error_to_json
 from anabranch.testing import MockClient, run_tool
 from tests.diary import DONE, forget, note
 from tests.durable.harness import UNAVAILABLE, Desk, Number, accept, always
-from tests.durable.stores import Modelled, Watched
+from tests.durable.stores import Modelled, Switch
 from tests.mcp.harness import ERAS, Answers, connected, serving, text_of
 from tests.sagas.harness import call_saga, text_in
 
@@ -101,13 +100,6 @@ async def test_a_round_that_meets_a_stores_error_is_not_recorded_as_failed(
     assert await store.round("call_1", 1) is None
 
 
-class Unreadable(Watched):
-    """A store that fails when the last round of a call is read."""
-
-    async def last_round(self, call_id: str) -> Any:
-        raise StoreError("out of reach")
-
-
 async def test_the_reaper_tries_again_when_the_store_fails_while_it_reads_a_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -118,8 +110,10 @@ async def test_the_reaper_tries_again_when_the_store_fails_while_it_reads_a_call
     desk.clock.advance(1_000)
     tools = {"asks": asks}
     before: CallRecord | None = store.model.find("call_1")
+    unreadable = Switch(store, only="last_round")
+    unreadable.is_off = True
     with caplog.at_level(logging.WARNING):
-        assert await expiry.Reaper(desk.service(Unreadable(store)), tools).expire() == 0
+        assert await expiry.Reaper(desk.service(unreadable), tools).expire() == 0
     assert "call 'call_1' was not ended this time: out of reach" in caplog.text
     assert before is not None
     assert store.model.find("call_1") == replace(before, state=CallState.UNDOING)

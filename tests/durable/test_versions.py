@@ -17,7 +17,7 @@ from anabranch._durable import CallRecord, CallStore
 from anabranch._engine import Finished
 from anabranch.tool import Tool
 from tests.durable.harness import Desk, Ledger, Number, accept, always, reaper
-from tests.durable.stores import Cut, Modelled, T, Work
+from tests.durable.stores import Cut, CutAt, Modelled
 
 ledger = Ledger()
 BOOKED = [("reserve", "seat"), ("charge", "card")]
@@ -98,19 +98,6 @@ def at_version(tool: Tool[Any], version: str, like: Desk | None = None) -> Desk:
     if like is not None:
         desk.clock = like.clock
     return desk
-
-
-class CutAt(Cut):
-    """A store that is out of reach from the first operation of that name on."""
-
-    def __init__(self, store: CallStore, name: str) -> None:
-        super().__init__(store, None)
-        self.name = name
-
-    async def _pass(self, name: str, work: Work[T]) -> T:
-        if name == self.name and not self.is_cut:
-            self.at = len(self.asked)
-        return await super()._pass(name, work)
 
 
 async def asked(desk: Desk, store: CallStore) -> InputRequiredResult:

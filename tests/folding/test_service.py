@@ -20,7 +20,6 @@ from anabranch.folding import (
     Status,
     TooManyBranchesError,
 )
-from anabranch.memory import Scrubber
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
 
@@ -444,19 +443,6 @@ async def test_a_text_that_cannot_be_searched_for_secrets_stays_where_it_is() ->
     found = await service.status(branch_id=branch.id)
     assert found is not None
     assert (found.status, found.result) == ("active", None)
-
-
-async def test_a_failure_of_the_search_that_is_shipped_withholds_the_text() -> None:
-    """Excludes an adapter that cannot fail, behind which failing closed is never reached."""
-
-    def search(text: str) -> list[tuple[int, int]]:
-        if "secret" in text:
-            raise ValueError(text)
-        return []
-
-    service = Folding().restarted(scrub=Scrubber(search).clean)
-    branch = (await service.create(**PROMPT)).branch
-    await refusal(service.complete("secret", branch_id=branch.id), "FOLD014")
 
 
 async def test_a_listener_that_fails_is_logged_and_changes_nothing(

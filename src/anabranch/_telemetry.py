@@ -116,33 +116,22 @@ class ObservedRound:
             journal.trace = f"{_written(self._call)} {time.time_ns()}"
 
 
-def observe_call(tool: str, journal: Journal) -> AbstractContextManager[ObservedRound]:
-    """Return a context manager for a call that runs live."""
-    return _observed(tool, journal, (), is_live=True)
-
-
-def observe_round(
-    tool: str, journal: Journal, answered: Collection[str]
-) -> AbstractContextManager[ObservedRound]:
-    """Return a context manager for a round that gets answers to the questions ``answered``."""
-    return _observed(tool, journal, answered, is_live=False)
-
-
 @contextmanager
-def _observed(
-    tool: str, journal: Journal, answered: Collection[str], *, is_live: bool
+def observe_call(
+    tool: str, journal: Journal, answered: Collection[str] | None = None
 ) -> Generator[ObservedRound]:
+    """Observe a round that gets answers to the questions ``answered``, or a call that runs live."""
     begun, spent = time.perf_counter(), journal.spent().get("", 0)
     attributes = {TOOL: tool, CALL: journal.line}
     with call_in_logs(journal.line), ExitStack() as spans:
         if journal.trace:
-            call = _carried(journal, answered)
+            call = _carried(journal, answered or ())
         else:
             request = trace.get_current_span().get_span_context()
             opened = spans.enter_context(_span("anabranch.call", attributes)).get_span_context()
             # Without an SDK this is the request's context: there is no trace, and nothing to carry.
             call = trace.INVALID_SPAN_CONTEXT if opened == request else opened
-        if not is_live:
+        if answered is not None:
             attributes["anabranch.round"] = str(journal.rounds)
             spans.enter_context(_span("anabranch.round", attributes, call))
         seen = ObservedRound(call)

@@ -45,7 +45,7 @@ from anabranch._engine import (
     is_asleep,
     wakes_at,
 )
-from anabranch._telemetry import ObservedRound, observe_call, observe_round
+from anabranch._telemetry import ObservedRound, observe_call
 from anabranch.errors import ToolError
 from anabranch.tool import Runtime, Tool, new_journal, open_call, patience_of, warn_of_rounds
 
@@ -133,7 +133,7 @@ class CallService:
                 " bytes. Answer the open questions more briefly."
             )
         ended: Finished[Any] | R | RoundRecord
-        with self.running.track(), observe_round(job.tool.name, journal, taken) as seen:
+        with self.running.track(), observe_call(job.tool.name, journal, taken) as seen:
             async with self._open_round(job, journal, taken) as opened:
                 if isinstance(opened, RoundRecord):
                     ended = opened

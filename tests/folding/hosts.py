@@ -16,9 +16,8 @@ class Host:
         self._mode = mode
 
     async def call(self, tool: str, **given: Any) -> Any:
-        """Return the structured result, or the text of the refusal."""
+        """Return the structured result."""
         async with Client(self._server, mode=self._mode) as client:
             result = await client.call_tool(tool, given)
-        if result.is_error:
-            return "".join(getattr(block, "text", "") for block in result.content)
+        assert not result.is_error, result
         return result.structured_content

@@ -22,7 +22,7 @@ from anabranch._aio import Timer
 from anabranch._asking import Host
 from anabranch._budget import Limits
 from anabranch._durable import CallService, CallStore, Durability, Job, Reaper
-from anabranch._engine import Finished, Journal, Notice, current_idempotency_key
+from anabranch._engine import Answer, Ask, Finished, Journal, Notice, current_idempotency_key
 from anabranch.testing import ManualClock
 from anabranch.tool import Runtime, Tool
 from tests.durable.stores import Cut
@@ -227,3 +227,36 @@ def patiently(store: CallStore) -> Durability:
 def reaper(desk: Desk, store: CallStore) -> Reaper:
     """A reaper that waits for compensations however fast the clock runs."""
     return Reaper(desk.service(store), {desk.tool.name: desk.tool}, patience=100_000_000)
+
+
+class Live:
+    """A user who answers a live call at once, but the question ``last`` only when ``may`` is set."""
+
+    def __init__(self, last: str) -> None:
+        self.last = last
+        self.asked = asyncio.Event()
+        self.may = asyncio.Event()
+
+    async def __call__(self, ask: Ask) -> Answer:
+        if getattr(ask.request, "message", "") == self.last:
+            self.asked.set()
+            await self.may.wait()
+        return Answer({"action": "accept", "content": {"n": 1}})
+
+
+def live(
+    desk: Desk, store: CallStore, person: Live, journal: Journal | None = None
+) -> asyncio.Task[object]:
+    """Begin a live call, or the call of a journal."""
+    service = desk.service(store)
+    begun = service.new() if journal is None else journal
+    return asyncio.ensure_future(
+        service.run_live(desk.job(begun), begun, lambda call: call.drive(person))
+    )
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and wait for its end."""
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()

@@ -13,7 +13,7 @@ from anabranch.errors import StoreError
 from anabranch.mcp import Installation, ServerOptions
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
-from tests.durable.harness import Desk, Number, OneCall, always
+from tests.durable.harness import Desk, Live, Number, OneCall, always, live
 from tests.durable.stores import Modelled, Observed, Watched
 from tests.suites.call_samples import a_call
 
@@ -129,21 +129,14 @@ async def test_all_that_is_due_is_pruned_in_one_pass(store: CallStore) -> None:
 
 async def test_a_call_that_runs_live_does_not_expire_however_long_its_person_takes() -> None:
     """Its lease is held until it has ended, so an answer is never late."""
-    store, asked, answered = Modelled(), asyncio.Event(), asyncio.Event()
+    store, person = Modelled(), Live("go on?")
     desk = Desk(ready, always(n=1), policy=lambda given: Durability(given, lease=1e9))
-    service = desk.service(store)
-    journal = service.new()
-
-    async def drive(_: object) -> None:
-        asked.set()
-        await answered.wait()
-
-    live = asyncio.ensure_future(service.run_live(desk.job(journal), journal, drive))
-    await asked.wait()
+    running = live(desk, store, person)
+    await person.asked.wait()
     desk.clock.advance(1_000_000)
     assert await Reaper(desk.service(store), TOOLS).expire() == 0
-    answered.set()
-    await live
+    person.may.set()
+    await running
     assert [each.state for each in await store.calls(9)] == ["done"]
 
 

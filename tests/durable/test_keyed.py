@@ -1,6 +1,5 @@
 """A keyed first request whose worker died is continued; one that cannot be is refused in words."""
 
-import asyncio
 import logging
 from typing import Any
 
@@ -13,7 +12,7 @@ from anabranch._budget import Limits
 from anabranch._durable import CallRecord, CallStore, Job, Lease, Reaper
 from anabranch._engine import Finished
 from anabranch.errors import CallExpiredError, IdempotencyKeyError, ToolError
-from tests.durable.harness import UNAVAILABLE, Desk, always
+from tests.durable.harness import UNAVAILABLE, Desk, Live, always, cancelled, live
 from tests.durable.stores import Cut, Modelled, Watched
 from tests.mcp.modern_rounds import run_round
 
@@ -141,18 +140,10 @@ async def test_a_keyed_call_that_was_cancelled_live_is_refused_in_words() -> Non
     counter, behind = Counter(asks), Modelled()
     service = counter.desk.service(behind)
     journal = service.keyed("k-1", "", asks, {})
-    asked = asyncio.Event()
-
-    async def never(_: object) -> Any:
-        asked.set()
-        await asyncio.Event().wait()
-
-    live = asyncio.ensure_future(
-        service.run_live(counter.desk.job(journal), journal, lambda call: call.drive(never))
-    )
-    await asked.wait()
-    live.cancel()
-    await asyncio.wait({live})
+    person = Live("Go on?")
+    left = live(counter.desk, behind, person, journal)
+    await person.asked.wait()
+    await cancelled(left)
     assert DONE == ["one", "undo one"]
     with pytest.raises(IdempotencyKeyError, match="was cancelled, and the effects are undone"):
         await counter.send(behind)

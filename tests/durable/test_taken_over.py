@@ -12,9 +12,19 @@ from mcp.types import InputRequiredResult
 
 from anabranch import BranchContext, CallExpiredError, ToolError, tool
 from anabranch._durable import CallRecord, CallStore
-from anabranch._engine import Answer, Ask, Finished
+from anabranch._engine import Finished
 from tests.diary import DONE, forget, note
-from tests.durable.harness import UNAVAILABLE, Desk, Number, always, asking, reaper
+from tests.durable.harness import (
+    UNAVAILABLE,
+    Desk,
+    Live,
+    Number,
+    always,
+    asking,
+    cancelled,
+    live,
+    reaper,
+)
 from tests.durable.stores import Gate, Modelled, Observed, Suspended
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
@@ -106,40 +116,11 @@ async def test_a_call_that_another_worker_runs_is_not_ended_on_request(quick: Mo
 # -- a live call -------------------------------------------------------------------------------
 
 
-class Person:
-    """Answers at once, but the question that is ``last`` only when ``may`` is set."""
-
-    def __init__(self, last: str) -> None:
-        self.last = last
-        self.asked = asyncio.Event()
-        self.may = asyncio.Event()
-
-    async def __call__(self, ask: Ask) -> Answer:
-        if getattr(ask.request, "message", "") == self.last:
-            self.asked.set()
-            await self.may.wait()
-        return Answer({"action": "accept", "content": {"n": 1}})
-
-
-def live(desk: Desk, store: CallStore, person: Person) -> asyncio.Task[object]:
-    service = desk.service(store)
-    journal = service.new()
-    return asyncio.ensure_future(
-        service.run_live(desk.job(journal), journal, lambda call: call.drive(person))
-    )
-
-
-async def cancelled(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.wait({task})
-    assert task.cancelled()
-
-
 async def test_a_client_that_hangs_up_ends_no_call_that_another_request_has_continued(
     quick: Modelled,
 ) -> None:
     desk = Desk(asks_first, always(n=1))
-    waits, continues = Person("which?"), Person("sure?")
+    waits, continues = Live("which?"), Live("sure?")
     suspended = Suspended(quick, "move")
     left = live(desk, suspended, waits)
     await waits.asked.wait()
@@ -161,7 +142,7 @@ async def test_a_client_that_hangs_up_ends_its_call_before_another_request_runs_
     quick: Modelled,
 ) -> None:
     desk = Desk(asks_first, always(n=1))
-    waits = Person("which?")
+    waits = Live("which?")
     store = Observed(quick)
     left = live(desk, store, waits)
     await waits.asked.wait()
@@ -176,10 +157,10 @@ async def test_a_client_that_hangs_up_while_it_waits_for_another_request_ends_no
     quick: Modelled,
 ) -> None:
     desk = Desk(asks_first, always(n=1))
-    continues, second = Person("sure?"), Observed(quick)
+    continues, second = Live("sure?"), Observed(quick)
     running = live(desk, quick, continues)
     await continues.asked.wait()
-    waiting = live(desk, second, Person(""))
+    waiting = live(desk, second, Live(""))
     await second.until("open_round")
     await cancelled(waiting)
     assert (await the_call(quick)).state == "running"

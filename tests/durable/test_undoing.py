@@ -12,17 +12,19 @@ from anabranch import (
     tool,
 )
 from anabranch._durable import CallStore, Durability, Lease, undo_again, unfinished
-from anabranch._engine import Answer, Ask
 from anabranch.errors import CallExpiredError, StoreError
 from anabranch.testing import ManualClock
 from tests.durable.harness import (
     UNAVAILABLE,
     Desk,
     Ledger,
+    Live,
     Number,
     OneCall,
     always,
     asking,
+    cancelled,
+    live,
     patiently,
     reaper,
 )
@@ -334,30 +336,12 @@ async def test_the_reaper_reads_past_calls_of_tools_that_it_does_not_have(quick:
 # -- a live call -------------------------------------------------------------------------------
 
 
-async def asked_live(desk: Desk, store: CallStore) -> asyncio.Task[object]:
-    """Begin a live call, and return it when it waits for an answer that never comes."""
-    asked = asyncio.Event()
-
-    async def never(_: Ask) -> Answer:
-        asked.set()
-        forever: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        return await forever
-
-    service = desk.service(store)
-    journal = service.new()
-    live = asyncio.ensure_future(
-        service.run_live(desk.job(journal), journal, lambda call: call.drive(never))
-    )
-    await asked.wait()
-    return live
-
-
 async def test_a_live_call_that_is_left_is_undone_at_once(store: CallStore) -> None:
     desk = Desk(found, always(n=1))
-    live = await asked_live(desk, store)
-    live.cancel()
-    await asyncio.wait({live})
-    assert live.cancelled()
+    person = Live("let it stand?")
+    left = live(desk, store, person)
+    await person.asked.wait()
+    await cancelled(left)
     assert town.done == [*BUILT, *RAZED]
     desk.clock.advance(1_000)
     assert await reaper(desk, store).expire() == 0
@@ -368,11 +352,11 @@ async def test_a_live_call_that_is_left_without_its_store_is_undone_by_the_reape
 ) -> None:
     desk = Desk(found, always(n=1))
     switch = Switch(quick)
-    live = await asked_live(desk, switch)
+    person = Live("let it stand?")
+    left = live(desk, switch, person)
+    await person.asked.wait()
     switch.is_off = True
-    live.cancel()
-    await asyncio.wait({live})
-    assert live.cancelled()
+    await cancelled(left)
     assert town.done == BUILT
     desk.clock.advance(1_000)
     assert await reaper(desk, quick).expire() == 1

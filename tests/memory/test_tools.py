@@ -50,13 +50,6 @@ async def test_recording_names_similar_notes(bank: ReasoningBank) -> None:
     assert [each["id"] for each in second["similar"]] == [first["id"]]
 
 
-async def test_a_note_recorded_twice_is_there_once(bank: ReasoningBank) -> None:
-    first = await call(bank, "memory_record", **RECORD)
-
-    assert await call(bank, "memory_record", **RECORD) == first
-    assert await call(bank, "memory_record", **RECORD, scope="org") != first
-
-
 async def test_a_level_that_the_caller_may_not_write_is_refused(bank: ReasoningBank) -> None:
     with pytest.raises(LevelError, match=r"'team'\. Levels that it may write: project, org"):
         await call(bank, "memory_record", **RECORD, scope="team")

@@ -12,7 +12,6 @@ from anabranch.cli import main
 from anabranch.engines import InProcessEngine
 from anabranch.stores import open_run_events, open_store
 from tests.chat.versions import (
-    DONE,
     answer,
     at_version,
     book_1,
@@ -23,11 +22,9 @@ from tests.chat.versions import (
     waiting_for_version_1,
 )
 from tests.chat.web import message, run
+from tests.diary import DONE
 
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DONE.clear()
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 async def test_a_run_waits_for_a_worker_of_the_version_of_its_call(url: str) -> None:

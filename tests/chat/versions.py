@@ -8,48 +8,35 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
 import httpx2
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch.chat._web.open_work import OpenWork, open_work
 from anabranch.engines import Engine
 from anabranch.stores import open_run_events, open_stores
 from anabranch.tool import Tool
+from tests.agents.asking import Number
 from tests.chat.shared_runs import accepted
 from tests.chat.web import browsing, events_in, message, resume, run
+from tests.diary import forget, note
 from tests.patience import PATIENCE
-
-DONE: list[str] = []
 
 Process: TypeAlias = Callable[[Tool[Any], str], AbstractAsyncContextManager[httpx2.AsyncClient]]
 """Begins a process of the chat with a tool, as this version of its code."""
 
 
-class Number(BaseModel):
-    n: int
-
-
-def do(what: str) -> None:
-    DONE.append(what)
-
-
-def undo(_: None) -> None:
-    DONE.append("not reserved")
-
-
 @tool(name="book")
 async def book_1(ctx: BranchContext) -> str:
     """Do something, and ask."""
-    await ctx.step(do, "reserved", undo=undo)
+    await ctx.step(note, "reserved", undo=forget)
     await ctx.elicit(Number, "How many?")
-    await ctx.step(do, "charged")
+    await ctx.step(note, "charged")
     return "booked"
 
 
 @tool(name="book")
 async def book_2(ctx: BranchContext) -> str:
     """Do something else, and ask the same."""
-    await ctx.step(do, "held", undo=undo)
+    await ctx.step(note, "held", undo=forget)
     await ctx.elicit(Number, "How many?")
     return "booked otherwise"
 
@@ -57,9 +44,9 @@ async def book_2(ctx: BranchContext) -> str:
 @tool(name="book")
 async def book_3(ctx: BranchContext) -> str:
     """Do the same, and ask in other words."""
-    await ctx.step(do, "reserved", undo=undo)
+    await ctx.step(note, "reserved", undo=forget)
     await ctx.elicit(Number, "How many seats?")
-    await ctx.step(do, "charged")
+    await ctx.step(note, "charged")
     return "booked"
 
 

@@ -17,7 +17,8 @@ import httpx2
 
 from anabranch.engines import DBOSEngine
 from anabranch.tool import Tool
-from tests.chat.versions import DONE, at_version, book_1, end_of, open_runs, waiting_for_version_1
+from tests.chat.versions import at_version, book_1, end_of, open_runs, waiting_for_version_1
+from tests.diary import DONE
 
 
 @asynccontextmanager

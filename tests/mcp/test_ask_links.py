@@ -25,6 +25,7 @@ from anabranch.stores import open_store
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
 from tests.durable.stores import Modelled, Watched
+from tests.mcp.handles import HANDLE
 from tests.mcp.harness import (
     ERAS,
     HANDSHAKE,
@@ -42,7 +43,6 @@ from tests.patience import PATIENCE
 
 URL = "https://tools.example.org"
 ORIGIN = {"Origin": URL}
-HANDLE = re.compile(r"call='([^']+)'")
 LINK = re.compile(r"(/ask/\S+)")
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp import MCPError
-from pydantic import BaseModel
 
 from anabranch import BranchContext, CapabilityError, ToolSpec, tool
 from anabranch.mcp._protocol import capabilities_of
 from anabranch.tool import Tool
+from tests.mcp.asking import Ok
 from tests.mcp.harness import (
     ERAS,
     HANDSHAKE,
@@ -25,10 +25,6 @@ from tests.mcp.harness import (
     serving,
     text_of,
 )
-
-
-class Ok(BaseModel):
-    ok: bool
 
 
 @tool

@@ -13,6 +13,7 @@ from anabranch import BranchContext, tool
 from anabranch.mcp import install_fastmcp
 from anabranch.tool import Tool
 from tests.durable.stores import Modelled
+from tests.mcp.asking import Ok
 from tests.mcp.harness import (
     ERAS,
     HANDSHAKE,
@@ -24,10 +25,6 @@ from tests.mcp.harness import (
     serving,
     text_of,
 )
-
-
-class Ok(BaseModel):
-    ok: bool
 
 
 class Counted(BaseModel):

@@ -8,23 +8,20 @@ import anyio
 import anyio.lowlevel
 import pytest
 from fastmcp import FastMCP
-from mcp.server.mcpserver import MCPServer
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch._durable import CallEvent
-from anabranch.mcp import as_fastmcp_tool, create_server, install, install_fastmcp
+from anabranch.mcp import install_fastmcp
 from anabranch.stores import open_store
 from anabranch.testing import ManualClock
-from tests.mcp.harness import ERAS, HANDSHAKE, KEY, MODERN, Answers, call_once, connected
+from anabranch.tool import Tool
+from tests.mcp.asking import Ok
+from tests.mcp.harness import ERAS, HANDSHAKE, MODERN, Answers, call_once, connected
+from tests.mcp.hosts import created, installed, single_on_fastmcp
 from tests.patience import PATIENCE
 from tests.sagas.harness import accepted, call_saga, resume_saga, text_in
 
 RETURNED: list[str] = []
-
-
-class Ok(BaseModel):
-    ok: bool
 
 
 @tool
@@ -39,39 +36,23 @@ def give_back(what: str) -> None:
     RETURNED.append(what)
 
 
-def mounted(store: Any, *, sagas: bool = True) -> Any:
+def mounted(made: Tool[Any], **options: Any) -> Any:
     inner: FastMCP[Any] = FastMCP("inner")
-    install_fastmcp(inner, lend, store=store, sagas=sagas)
+    install_fastmcp(inner, made, **options)
     outer: FastMCP[Any] = FastMCP("outer")
     outer.mount(inner)
     return outer._mcp_server
 
 
-def single(store: Any) -> Any:
-    server: FastMCP[Any] = FastMCP("single")
-    server.add_tool(as_fastmcp_tool(lend, store=store))
-    return server._mcp_server
-
-
-def created(store: Any, **options: Any) -> Any:
-    return create_server("created", [lend], keys=[KEY], store=store, **options)
-
-
-def installed(store: Any) -> Any:
-    server: MCPServer[Any] = MCPServer("theirs", log_level="WARNING")
-    install(server, lend, store=store)
-    return server
-
-
-@pytest.mark.parametrize("make", [mounted, single, installed])
+@pytest.mark.parametrize("make", [mounted, single_on_fastmcp, installed])
 async def test_expiry_starts_with_the_first_call_where_no_lifespan_starts_it(make: Any) -> None:
     store = open_store("memory:")
     RETURNED.clear()
-    async with connected(make(store), MODERN, Answers(elicit=print)) as client:
+    async with connected(make(lend, store=store), MODERN, Answers(elicit=print)) as client:
         await call_once(client, "lend")
     (record,) = await store.expired(float("inf"), 10)
     assert await store.hasten(record.call_id, 0.0, record.state)
-    async with connected(make(store), MODERN, Answers(elicit=print)) as client:
+    async with connected(make(lend, store=store), MODERN, Answers(elicit=print)) as client:
         await call_once(client, "lend")
         with anyio.fail_after(PATIENCE):
             while not RETURNED:
@@ -88,10 +69,10 @@ async def expired(store: Any) -> None:
     assert await store.move(record.call_id, CallEvent.EXPIRE, owner="reaper")
 
 
-@pytest.mark.parametrize("make", [mounted, single, installed, created])
+@pytest.mark.parametrize("make", [mounted, single_on_fastmcp, installed, created])
 async def test_a_client_that_returns_to_an_expired_call_learns_that_it_expired(make: Any) -> None:
     store = open_store("memory:")
-    async with connected(make(store), MODERN, Answers(elicit=print)) as client:
+    async with connected(make(lend, store=store), MODERN, Answers(elicit=print)) as client:
         asked = await call_once(client, "lend")
         await expired(store)
         said = {"lend/elicit.1": {"action": "accept", "content": {"ok": True}}}
@@ -107,7 +88,7 @@ async def test_whose_token_has_expired_with_its_call_is_told_so(
 ) -> None:
     """The store decides how long an answer is taken, not the token."""
     store, clock = open_store("memory:"), ManualClock()
-    server = created(store, ttl=0.001, clock=clock)
+    server = created(lend, store=store, ttl=0.001, clock=clock)
     async with connected(server, era, Answers(elicit=print)) as client:
         asked = await call_saga(client, "lend", {})
         clock.advance(10)
@@ -123,7 +104,7 @@ async def test_whose_token_has_expired_with_its_call_is_told_so(
 
 async def test_a_handle_of_a_call_that_has_expired_says_so() -> None:
     store = open_store("memory:")
-    server = created(store, ask="fallback")
+    server = created(lend, store=store, ask="fallback")
     async with connected(server, HANDSHAKE, Answers()) as client:
         reply = await call_once(client, "lend")
         (call,) = re.findall(
@@ -139,11 +120,11 @@ async def test_expiry_starts_with_the_server_where_a_lifespan_starts_it() -> Non
     """Also of a FastMCP server that is mounted, and with neither sagas nor any call."""
     store = open_store("memory:")
     RETURNED.clear()
-    async with connected(mounted(store), MODERN, Answers(elicit=print)) as client:
+    async with connected(mounted(lend, store=store), MODERN, Answers(elicit=print)) as client:
         await call_once(client, "lend")
     (record,) = await store.expired(float("inf"), 10)
     assert await store.hasten(record.call_id, 0.0, record.state)
-    async with connected(mounted(store, sagas=False), MODERN):
+    async with connected(mounted(lend, store=store, sagas=False), MODERN):
         with anyio.fail_after(PATIENCE):
             while not RETURNED:
                 await anyio.lowlevel.checkpoint()

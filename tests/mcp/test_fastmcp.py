@@ -25,13 +25,14 @@ from fastmcp.tools.base import ToolResult
 from mcp import Client, MCPDeprecationWarning, MCPError
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, ToolError, tool
+from anabranch import BranchContext, ToolError, tool
 from anabranch._durable import INTERVAL
 from anabranch.errors import install_command
 from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.testing import ManualClock
 from examples.deploy import deploy
 from tests.masking import with_any_id
+from tests.mcp.asking import YES, Ok, ask
 from tests.mcp.fastmcp_server import called, inside, serving
 from tests.mcp.harness import (
     ERAS,
@@ -53,18 +54,6 @@ from tests.sagas.harness import text_in as text_of_saga
 
 HOW = pytest.mark.parametrize("transport", ["memory", "http"])
 ERA = pytest.mark.parametrize("era", ERAS)
-YES: dict[str, Any] = {"action": "accept", "content": {"ok": True}}
-
-
-class Ok(BaseModel):
-    ok: bool
-
-
-@tool
-async def ask(ctx: BranchContext, what: str = "it") -> str:
-    """Ask whether to do it."""
-    answer = await ctx.elicit(Ok, f"Do {what}?")
-    return answer.action if isinstance(answer, Accepted) else "no"
 
 
 @asynccontextmanager
@@ -346,9 +335,6 @@ async def test_another_answer_to_an_answered_round_is_refused_in_the_same_words(
     assert refused.value.error.code == -32602
     assert refused.value.error.message == "Invalid or expired requestState"
     assert refused.value.error.data == {"reason": "invalid_request_state"}
-
-
-# -- options -----------------------------------------------------------------------------------
 
 
 # -- sagas -------------------------------------------------------------------------------------

@@ -6,15 +6,13 @@ from typing import Any, cast
 import httpx2
 import mcp_types as types
 import pytest
-from fastmcp import FastMCP
 from mcp import MCPError
-from mcp.server.mcpserver import MCPServer
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch.mcp import create_server, install, install_fastmcp
 from anabranch.tool import Tool
-from tests.mcp.harness import HANDSHAKE, KEY, MODERN, Answers, accept, connected, http
+from tests.mcp.asking import Ok
+from tests.mcp.harness import HANDSHAKE, MODERN, Answers, accept, connected, http
+from tests.mcp.hosts import created, installed, on_fastmcp
 from tests.patience import PATIENCE
 from tests.sagas.harness import raw, signed_in
 
@@ -25,10 +23,6 @@ CAPABILITIES: dict[str, Any] = {
     "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "0"},
     "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
 }
-
-
-class Ok(BaseModel):
-    ok: bool
 
 
 def booking(keys: list[str], *, name: str = "book") -> Tool[str]:
@@ -43,23 +37,9 @@ def booking(keys: list[str], *, name: str = "book") -> Tool[str]:
     return body
 
 
-def served(keys: list[str], **options: Any) -> MCPServer[Any]:
-    options = {"store": "memory:", **options}
-    return create_server(
-        "first", [booking(keys), booking(keys, name="hold")], keys=[KEY], **options
-    )
-
-
-def installed(keys: list[str]) -> Any:
-    server: MCPServer[Any] = MCPServer("theirs", log_level="WARNING")
-    install(server, booking(keys), store="memory:")
-    return server
-
-
-def fastmcp(keys: list[str]) -> Any:
-    server: FastMCP[Any] = FastMCP("fast")
-    install_fastmcp(server, booking(keys), store="memory:")
-    return server._mcp_server
+def served(keys: list[str], make: Any = created, **options: Any) -> Any:
+    tools = booking(keys), booking(keys, name="hold")
+    return make(*tools, **{"store": "memory:", **options})
 
 
 EDGES = {
@@ -81,12 +61,12 @@ def text_in(reply: Mapping[str, Any]) -> Any:
     return reply.get("content") or reply.get("steps") or reply.get("inputRequests")
 
 
-@pytest.mark.parametrize("make", [served, installed, fastmcp])
+@pytest.mark.parametrize("make", [created, installed, on_fastmcp])
 @pytest.mark.parametrize("edge", EDGES)
 async def test_a_repeated_first_request_is_the_same_call(make: Any, edge: str) -> None:
     era, method = EDGES[edge]
     keys: list[str] = []
-    async with connected(make(keys), era, PERSON) as client:
+    async with connected(served(keys, make), era, PERSON) as client:
         replies = [await raw(client, method, first("k-1")) for _ in range(2)]
         assert text_in(replies[0])
         assert text_in(replies[0]) == text_in(replies[1])
@@ -204,7 +184,7 @@ async def test_the_header_says_the_same() -> None:
 
 
 async def test_a_tool_says_whether_its_calls_are_repeated() -> None:
-    servers = ((served([]), True), (fastmcp([]), True), (served([], store=None), None))
+    servers = ((served([]), True), (served([], on_fastmcp), True), (served([], store=None), None))
     for server, takes in servers:
         async with connected(server, MODERN, PERSON) as client:
             listed = (await client.list_tools()).tools

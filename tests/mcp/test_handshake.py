@@ -13,10 +13,10 @@ import anyio.lowlevel
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
-from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, StepFailed, tool
 from anabranch.tool import Tool
+from tests.mcp.asking import Ok
 from tests.mcp.harness import (
     DECLINE,
     HANDSHAKE,
@@ -34,10 +34,6 @@ from tests.mcp.harness import (
     use_tool,
 )
 from tests.patience import PATIENCE
-
-
-class Ok(BaseModel):
-    ok: bool
 
 
 @tool

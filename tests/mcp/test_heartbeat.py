@@ -9,18 +9,14 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch.mcp import create_server
 from anabranch.mcp._client import call_tool, connect
 from anabranch.testing import ManualClock, MockClient
+from tests.mcp.asking import Ok
 from tests.mcp.harness import HANDSHAKE, MODERN, Answers, accept, connected, serving, text_of
 from tests.patience import PATIENCE
-
-
-class Ok(BaseModel):
-    ok: bool
 
 
 @tool

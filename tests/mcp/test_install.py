@@ -10,22 +10,12 @@ import mcp_types as types
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import InvalidSignature, UnexpectedToolError
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from anabranch import Accepted, BranchContext, Limits, tool
+from anabranch import BranchContext, Limits, tool
 from anabranch.mcp import create_server, install
+from tests.mcp.asking import ask
 from tests.mcp.harness import ERAS, MODERN, Answers, accept, connected, echo, text_of
-
-
-class Ok(BaseModel):
-    ok: bool
-
-
-@tool
-async def ask(ctx: BranchContext, what: str = "it") -> str:
-    """Ask whether to do it."""
-    answer = await ctx.elicit(Ok, f"Do {what}?")
-    return answer.action if isinstance(answer, Accepted) else "no"
 
 
 @tool

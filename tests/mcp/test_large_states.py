@@ -6,17 +6,13 @@ Source: SEP-2322, the state travels in the body of the next request; the SDK tak
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
+from tests.mcp.asking import Ok
 from tests.mcp.harness import MODERN, Answers, accept, connected, http, over, serving, text_of
 from tests.sagas.harness import accepted, call_saga, resume_saga
 
 LARGE = 6_000_000
-
-
-class Ok(BaseModel):
-    ok: bool
 
 
 class Office:

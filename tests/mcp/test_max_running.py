@@ -6,21 +6,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch.cli import main
 from anabranch.mcp import ServerOptions, create_server
 from anabranch.tool import Tool
+from tests.mcp.asking import Ok
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, accept, connected, text_of
 from tests.sagas.harness import raw
 
 FULL = "This server already runs 1 calls"
 META = "anabranch/idempotency-key"
-
-
-class Ok(BaseModel):
-    ok: bool
 
 
 class House:

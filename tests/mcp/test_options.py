@@ -14,12 +14,11 @@ from anabranch import BranchContext, Limits, tool
 from anabranch.mcp import (
     ServerKeywords,
     ServerOptions,
-    as_fastmcp_tool,
-    create_server,
     install,
     install_fastmcp,
 )
-from tests.mcp.harness import MODERN, connected, serving, text_of
+from tests.mcp.harness import MODERN, connected, text_of
+from tests.mcp.hosts import created, installed, on_fastmcp, single_on_fastmcp
 from tests.sagas.harness import call_saga
 
 
@@ -36,35 +35,13 @@ async def deep(ctx: BranchContext) -> int:
 OPTIONS = ServerOptions(limits=Limits(max_depth=2))
 
 
-def created(options: ServerOptions, **keywords: Any) -> Any:
-    return create_server("s", [deep], options=options, **keywords)
-
-
-def installed(options: ServerOptions, **keywords: Any) -> Any:
-    server: MCPServer[Any] = MCPServer("s", log_level="WARNING")
-    install(server, deep, options=options, **keywords)
-    return server
-
-
-def fastmcp_installed(options: ServerOptions, **keywords: Any) -> Any:
-    server: FastMCP[Any] = FastMCP("s")
-    install_fastmcp(server, deep, options=options, **keywords)
-    return server._mcp_server
-
-
-def fastmcp_tool(options: ServerOptions, **keywords: Any) -> Any:
-    server: FastMCP[Any] = FastMCP("s")
-    server.add_tool(as_fastmcp_tool(deep, options=options, **keywords))
-    return server._mcp_server
-
-
-@pytest.mark.parametrize("make", [created, installed, fastmcp_installed, fastmcp_tool])
+@pytest.mark.parametrize("make", [created, installed, on_fastmcp, single_on_fastmcp])
 async def test_every_way_to_serve_takes_options_and_keywords_replace_their_fields(
     make: Any,
 ) -> None:
     for server, depth in (
-        (make(OPTIONS), 2),
-        (make(OPTIONS, limits=Limits(max_depth=1)), 1),
+        (make(deep, options=OPTIONS), 2),
+        (make(deep, options=OPTIONS, limits=Limits(max_depth=1)), 1),
     ):
         async with connected(server, MODERN) as client:
             result = await client.call_tool("deep")
@@ -85,7 +62,7 @@ def test_options_are_frozen_and_show_no_secrets() -> None:
 
 def test_a_keyword_that_is_not_an_option_is_refused() -> None:
     with pytest.raises(TypeError, match="stor"):
-        created(OPTIONS, stor="memory:")
+        created(deep, stor="memory:")
 
 
 @tool
@@ -94,13 +71,9 @@ async def nothing(ctx: BranchContext) -> str:
     return ""
 
 
-@pytest.mark.parametrize("host", ["sdk", "fastmcp"])
-async def test_a_server_without_sagas_does_not_know_their_methods(host: str) -> None:
-    server: Any = serving(nothing, sagas=False)
-    if host == "fastmcp":
-        other = FastMCP("test")
-        install_fastmcp(other, nothing, sagas=False)
-        server = other._mcp_server
+@pytest.mark.parametrize("make", [created, on_fastmcp])
+async def test_a_server_without_sagas_does_not_know_their_methods(make: Any) -> None:
+    server = make(nothing, sagas=False)
     async with connected(server, MODERN) as client:
         with pytest.raises(MCPError) as refused:
             await call_saga(client, "nothing", {})

@@ -10,17 +10,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
+from tests.mcp.asking import Ok
 from tests.mcp.harness import ERAS, Answers, accept, connected, http, serving, text_of
 from tests.randomised import examples
 
 Numbers = Sequence[float | None]
-
-
-class Ok(BaseModel):
-    ok: bool
 
 
 async def counts(ctx: BranchContext, name: str, numbers: Numbers) -> None:

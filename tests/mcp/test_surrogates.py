@@ -20,16 +20,13 @@ from anabranch._text import checked_name, encodable
 from anabranch.mcp import install_fastmcp
 from anabranch.mcp._client import call_tool, connect
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
+from tests.mcp.asking import Ok
 from tests.mcp.harness import ERAS, ROOT, Answers, accept, connected, echo, http, serving, text_of
 from tests.patience import PATIENCE
 from tests.sagas.harness import call_saga
 
 NAME = "caf\udce9"
 ESCAPED = "caf\\udce9"
-
-
-class Ok(BaseModel):
-    ok: bool
 
 
 class Found(BaseModel):

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, TypedDict
 import anyio
 import mcp_types as types
 import pytest
-from fastmcp import FastMCP
 from mcp import MCPError
 from pydantic import BaseModel, Field
 
@@ -26,10 +25,11 @@ from anabranch import (
     run_tool,
     tool,
 )
-from anabranch.mcp import install_fastmcp
 from anabranch.tool import Tool
 from tests.masking import id_in, with_any_id
+from tests.mcp.asking import Ok
 from tests.mcp.harness import ERAS, Answers, accept, connected, over, serving, text_of
+from tests.mcp.hosts import created, on_fastmcp
 from tests.patience import PATIENCE
 
 
@@ -93,15 +93,11 @@ async def test_the_output_schema_is_made_of_the_return_annotation(era: str) -> N
 def returning(annotation: Any, value: Any) -> Tool[Any]:
     async def give(ctx: BranchContext) -> Any:
         """Give a value."""
-        await ctx.elicit(Hand2, "Now?")
+        await ctx.elicit(Ok, "Now?")
         return value
 
     give.__annotations__["return"] = annotation
     return tool(give)
-
-
-class Hand2(BaseModel):
-    ok: bool = True
 
 
 VALUES: dict[str, tuple[Any, Any, Any]] = {
@@ -166,13 +162,6 @@ async def test_bad_arguments_get_the_message_of_every_other_edge(era: str, how: 
     assert text_of(result) == f"Error executing tool draw: {direct.value}"
 
 
-# -- handoff -----------------------------------------------------------------------------------
-
-
-class Choice(BaseModel):
-    number: int = Field(ge=1, le=10)
-
-
 # -- what callers see of errors -----------------------------------------------------------
 
 
@@ -183,7 +172,7 @@ def leak() -> str:
 @tool
 async def failing(ctx: BranchContext, how: str) -> str:
     """Fail as asked, in the second round."""
-    await ctx.elicit(Hand2, "Now?")
+    await ctx.elicit(Ok, "Now?")
     if how == "foreign":
         raise OSError("password: hunter2")
     if how == "step":
@@ -196,7 +185,7 @@ async def failing(ctx: BranchContext, how: str) -> str:
     if how == "group":
         raise ExceptionGroup("password: hunter2", [OSError("hunter2")])
     if how == "validation":
-        Choice.model_validate({"number": "hunter2"})
+        Ok.model_validate({"ok": "hunter2"})
     raise ToolError("the shop is closed")
 
 
@@ -294,13 +283,7 @@ class Look(HandoffTool):
         return picked
 
 
-def on_fastmcp(*tools: Tool[Any]) -> Any:
-    server: FastMCP[Any] = FastMCP("s")
-    install_fastmcp(server, *tools)
-    return server._mcp_server
-
-
-@pytest.mark.parametrize("host", [serving, on_fastmcp])
+@pytest.mark.parametrize("host", [created, on_fastmcp])
 @pytest.mark.parametrize("era", ERAS)
 async def test_titles_and_annotations_are_shown(era: str, host: Any) -> None:
     async with connected(host(book, Look()), era, Answers()) as client:

@@ -7,7 +7,6 @@ from mcp import Client
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch.mcp import Durability
 from anabranch.stores import CallStore
 from anabranch.tool import Tool
 from tests.durable.stores import Modelled
@@ -101,19 +100,6 @@ async def first_reply(words: str, store: CallStore | None) -> dict[str, Any]:
         return await call_once(client, "book")
 
 
-async def test_open_questions_are_asked_again_under_their_ids(store: CallStore | None) -> None:
-    first = await first_reply("Old", store)
-    second = await request("New", store, first, SAME)
-    assert texts(second) == {
-        FORM: "New how many?",
-        PAGE: "New pay?",
-        MODEL: "New advice?",
-    }
-    last = await request("New", store, second, FORM, PAGE, MODEL)
-    assert last["structuredContent"] == {"result": ["accept", "accept", "take it", "accept"]}
-    assert DONE == ["reserved"]
-
-
 async def test_answers_to_the_old_words_are_refused_with_the_reason(
     store: CallStore | None,
 ) -> None:
@@ -128,24 +114,6 @@ async def test_answers_to_the_old_words_are_refused_with_the_reason(
     again = [f"{step_id}~2" for step_id in (FORM, PAGE, MODEL)]
     last = await request("New", store, replies[1], *again)
     assert last["structuredContent"] == {"result": ["accept", "accept", "take it", "accept"]}
-    assert DONE == ["reserved"]
-
-
-async def test_every_deployment_may_change_a_question_that_waits(store: CallStore | None) -> None:
-    reply = await first_reply("First", store)
-    reply = await request("Second", store, reply, FORM, SAME)
-    reply = await request("Third", store, reply, PAGE)
-    assert texts(reply)[f"{FORM}~2"] == f"Third how many?{CHANGED}"
-    last = await request("Third", store, reply, f"{FORM}~2", f"{PAGE}~2", MODEL)
-    assert last["structuredContent"] == {"result": ["accept", "accept", "take it", "accept"]}
-
-
-async def test_a_fork_refuses_an_answer_to_the_old_words_as_well() -> None:
-    policy: Any = Durability(Modelled(), forks="fork")
-    first = await first_reply("Old", policy)
-    await request("Old", policy, first, FORM)
-    fork = await request("New", policy, first, FORM, SAME)
-    assert texts(fork)[f"{FORM}~2"] == f"New how many?{CHANGED}"
     assert DONE == ["reserved"]
 
 

@@ -5,16 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch._aio import SystemIds
-from anabranch._engine import Journal
+from tests.mcp.asking import Ok
 from tests.mcp.harness import ERAS, Answers, accept, connected, serving
-
-
-class Ok(BaseModel):
-    ok: bool
 
 
 @tool
@@ -50,8 +45,3 @@ async def test_calls_of_one_name_draw_differently(
     assert first[-1] == second[-1] == "call_1"
     assert not set(first[:-1]) & set(second[:-1])
     assert len({uuid.UUID(first[0]), uuid.UUID(first[2])}) == 2
-
-
-def test_the_secret_travels_with_the_journal() -> None:
-    journal = Journal("call_1", 0.0, secret="hidden")
-    assert Journal.loads(journal.dumps()).secret == "hidden"

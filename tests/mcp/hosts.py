@@ -12,7 +12,8 @@ from tests.mcp.harness import KEY
 
 def created(*tools: Tool[Any], **options: Any) -> Any:
     """A server that we make."""
-    return create_server("created", tools, **{"keys": [KEY], **options})
+    given: dict[str, Any] = {"keys": [KEY], **options}
+    return create_server("created", tools, **given)
 
 
 def installed(*tools: Tool[Any], **options: Any) -> Any:

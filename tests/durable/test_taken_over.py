@@ -198,7 +198,7 @@ async def test_a_repeated_request_puts_off_the_expiry_only_of_a_call_that_still_
 ) -> None:
     desk = Desk(asks_first, always(n=1))
     first = await begun(desk, quick)
-    suspended = Suspended(quick, "postpone")
+    suspended = Suspended(quick, "answer")
     repeated = asyncio.ensure_future(begun(desk, suspended))
     await suspended.arrived.wait()
     desk.clock.advance(800)

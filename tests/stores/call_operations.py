@@ -88,7 +88,6 @@ STATES_AND_LEASES: st.SearchStrategy[Operation] = st.one_of(
     operation("move", NAMES, MOVES, owner=OWNERS, deadline=st.none() | TIMES),
     operation("fail", NAMES, TEXTS, OWNERS),
     operation("adopt", NAMES, TEXTS, OWNERS),
-    operation("postpone", NAMES, TIMES, STATES, now=TIMES),
     operation("hasten", NAMES, TIMES, STATES),
 )
 ROUNDS_OF_CALLS: st.SearchStrategy[Operation] = st.one_of(

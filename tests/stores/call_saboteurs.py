@@ -261,18 +261,6 @@ class ForgetsThatItIsStopped(Saboteur):
         return found and replace(found, is_stopped=not is_due)
 
 
-class PostponesWhateverItDoes(Saboteur):
-    async def postpone(self, call_id: str, deadline: float, state: Any, **more: float) -> bool:
-        found = await self.good.find(call_id)
-        state = state if found is None else found.state
-        return await self.good.postpone(call_id, deadline, state, **more)
-
-
-class PostponesUnderALease(Saboteur):
-    async def postpone(self, *how: Any, now: float) -> bool:
-        return await self.good.postpone(*how, now=1e9)
-
-
 # -- rounds --------------------------------------------------------------------------------------
 
 
@@ -351,7 +339,7 @@ class UpdatesWithTheSecondEnd(Saboteur):
     async def end_round(self, call_id: str, record: RoundRecord, *how: Any, **more: Any) -> Any:
         first = await self.good.end_round(call_id, record, *how, **more)
         if first != record:
-            await self.good.postpone(call_id, more["deadline"], CallState.WAITING, now=0.0)
+            await self.good.answer(call_id, {}, by="", deadline=more["deadline"])
         return first
 
 

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from anabranch._durable import OPEN, CallEvent, CallState, RoundRecord
+from anabranch._durable import OPEN, CallEvent, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.memory import Draft, Filter, ReasoningBank, Scopes
 from anabranch.stores import (
@@ -112,7 +112,6 @@ def uses(url: str, stack: AsyncExitStack) -> Iterator[Callable[[], Awaitable[Any
     yield partial(calls.adopt, "call_1", "2", "a")
     end = RoundRecord(1, "a", "b")
     yield partial(calls.end_round, "call_1", end, CallEvent.ASK, owner="a", deadline=9.0)
-    yield partial(calls.postpone, "call_1", 0.0, CallState.WAITING, now=1.0)
     yield partial(calls.expired, 2.0, 10)
     yield partial(calls.take_to_undo, "call_1", "a", 1.0, 2.0)
     yield partial(calls.fail, "call_1", "why", "a")

@@ -51,8 +51,6 @@ SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
         by.ForgetsThatItIsStopped,
         PROGRAM["whether a call was stopped is known when its undos are tried again"],
     ),
-    (by.PostponesWhateverItDoes, model.each_operation_does_what_the_model_does),
-    (by.PostponesUnderALease, model.each_operation_does_what_the_model_does),
     (by.HastensInAnyState, model.each_operation_does_what_the_model_does),
     (by.LeasesToEveryOwner, model.each_operation_does_what_the_model_does),
     (by.ReleasesForAnyOwner, model.each_operation_does_what_the_model_does),

@@ -205,16 +205,6 @@ class CallModel:
         known.change(version=version)
         return True
 
-    def postpone(self, call_id: str, deadline: float, state: CallState, *, now: float) -> bool:
-        """See the port."""
-        known = self._calls.get(call_id)
-        if known is None or known.record.state != state:
-            return False
-        lease = known.record.lease
-        if lease is not None and lease.until > now:
-            return False
-        return self._moved(known, deadline, is_later=True)
-
     def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:
         """See the port."""
         known = self._calls.get(call_id)

@@ -64,11 +64,6 @@ _OPERATIONS: Sequence[Operation] = [
     *(Operation("adopt", ("2", owner)) for owner in _OWNERS),
     *(Operation("renew", (owner, 3.0)) for owner in _OWNERS),
     *(Operation("release", (owner,)) for owner in _OWNERS),
-    *(
-        Operation("postpone", (deadline, state), {"now": now})
-        for state in CallState
-        for deadline, now in ((4.0, 1.0), (400.0, 1.0), (400.0, 2.0))
-    ),
     *(Operation("hasten", (deadline, state)) for state in CallState for deadline in (1.0, 400.0)),
     *(
         Operation("answer", ({"s": "1"},), {"by": "page", "deadline": deadline, "now": now})

@@ -356,7 +356,7 @@ CALL_PROGRAMS: Mapping[str, Sequence[Operation]] = {
         do("open_calls"),
         *ended(1, name="other"),
         do("open_calls"),
-        do("postpone", "one", 900.0, CallState.WAITING, now=0.0),
+        do("answer", "one", {}, by="", deadline=900.0),
         do("open_calls"),
         do("take_to_undo", "one", "a", 0.0, 9.0, is_due=False),
         do("open_calls"),

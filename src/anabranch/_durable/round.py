@@ -279,8 +279,8 @@ class Rounds:
         """Restart the time until a waiting call expires, since its client has repeated a request."""
         store = self.policy.store
         if ended.state and ended == await store.last_round(journal.line):
-            deadline, now = self.expires(job, Journal.loads(ended.state)), self.runtime.clock.now()
-            await store.postpone(journal.line, deadline, CallState.WAITING, now=now)
+            deadline = self.expires(job, Journal.loads(ended.state))
+            await store.answer(journal.line, {}, by="", deadline=deadline)
 
     async def _take_over(self, job: Job, journal: Journal, call: CallRecord, lease: Lease) -> None:
         """Change a call of other code to this version, if this code takes the same way.

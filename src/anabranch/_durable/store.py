@@ -266,7 +266,8 @@ class CallStore(Protocol):
     ) -> dict[str, str] | None:
         """Put answers of ``by``, who is not the client, into the inbox; an earlier text for a step stays.
 
-        All are put there, or none. A ``deadline`` later than the call's becomes the call's.
+        All are put there, or none. A ``deadline`` later than the call's becomes the call's, even if
+        there is no answer.
 
         Returns the texts that are there now, for the steps in ``answers``; ``None``, without any
         write, if the call takes no answers any more, or the call's deadline is ``now`` or earlier.
@@ -363,16 +364,6 @@ class CallStore(Protocol):
 
     async def adopt(self, call_id: str, version: str, owner: str) -> bool:
         """Change the version of the call's code; return false if ``owner`` lacks the lease."""
-        ...
-
-    async def postpone(
-        self, call_id: str, deadline: float, state: CallState, *, now: float
-    ) -> bool:
-        """Move back the deadline of a call in ``state`` that has no lease at ``now``.
-
-        Return false, without any change, if the call is not such a call, or has as much time
-        already.
-        """
         ...
 
     async def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:

@@ -194,14 +194,7 @@ ADOPT = Statement(
 _IN_STATE = CALL.c.state == sa.bindparam("in_state")
 _NEW_DEADLINE = sa.bindparam("new_deadline", type_=sa.Double)
 POSTPONE = Statement(
-    sa.update(CALL)
-    .where(
-        _THIS,
-        _IN_STATE,
-        CALL.c.deadline < _NEW_DEADLINE,
-        sa.or_(CALL.c.owner.is_(None), CALL.c.leased_until <= sa.bindparam("now")),
-    )
-    .values(deadline=_NEW_DEADLINE)
+    sa.update(CALL).where(_THIS, CALL.c.deadline < _NEW_DEADLINE).values(deadline=_NEW_DEADLINE)
 )
 HASTEN = Statement(
     sa.update(CALL)

@@ -185,12 +185,6 @@ class Calls:
         values = _by_owner(call_id, owner, new_version=to_bytes(version))
         return await self._write_single(sql.ADOPT, values) > 0
 
-    async def postpone(
-        self, call_id: str, deadline: float, state: CallState, *, now: float
-    ) -> bool:
-        values = {"this": to_bytes(call_id), "in_state": str(state), "now": now}
-        return await self._write_single(sql.POSTPONE, {**values, "new_deadline": deadline}) > 0
-
     async def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:
         values = {"this": to_bytes(call_id), "in_state": str(state), "new_deadline": deadline}
         return await self._write_single(sql.HASTEN, values) > 0
@@ -291,7 +285,6 @@ class Calls:
         now: float = -math.inf,
     ) -> dict[str, str] | None:
         this, rows = to_bytes(call_id), answer_rows(call_id, answers, by, None)
-        later = {"this": this, "new_deadline": deadline, "now": math.inf}
 
         def work(connection: sa.Connection) -> dict[str, str] | None:
             if self._database.is_postgresql:  # SQLite has one writer, so it needs no lock
@@ -303,7 +296,7 @@ class Calls:
             if call.state not in TAKES_ANSWERS or call.deadline <= now:
                 return None
             if deadline is not None:
-                sql.POSTPONE.count(connection, {**later, "in_state": str(call.state)})
+                sql.POSTPONE.count(connection, {"this": this, "new_deadline": deadline})
             if rows:
                 sql.INSERT_ANSWER.count(connection, *rows)
             inbox = inbox_of(connection, this)

@@ -414,11 +414,6 @@ class ReleasesForAnyOwner(Saboteur):
             await self.good.release(run, name)
 
 
-class PutsNothingInPlaceOfATurn(Saboteur):
-    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
-        await self.good.append_all([replace(each, successor=None) for each in new], at=at)
-
-
 class ShortensOpenRuns(Follower):
     async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
         start = max(_number(after), await self.good.last(run) - 40_000)
@@ -536,7 +531,6 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (RenewsForAnyOwner, turns.a_lease_is_its_owners),
     (ReleasesForAnyOwner, turns.a_lease_is_its_owners),
     (ReleasesNothingOfSeveral, turns.the_last_events_end_the_turn),
-    (PutsNothingInPlaceOfATurn, turns.the_last_events_end_the_turn),
     (LetsAnyoneReportTheEnd, turns.the_last_events_end_the_turn),
     (LetsAnyoneEndTheTurn, turns.the_last_events_end_the_turn),
     (AddsUnderAnyLease, turns.only_who_holds_the_lease_adds_events_under_it),

@@ -74,7 +74,6 @@ class NewEvents:
             does, the events are not added: the present holder reports the turn. Events without an
             owner are added under any lease.
         ends: whether the owner's turn ends together with the append.
-        successor: the record that replaces the ended turn; by default, none does.
         look_at: the time of the next look after the ended turn, unless the run has an earlier one.
     """
 
@@ -83,7 +82,6 @@ class NewEvents:
     key: str = ""
     owner: str | None = None
     ends: bool = False
-    successor: TurnRecord | None = None
     look_at: float | None = None
 
 

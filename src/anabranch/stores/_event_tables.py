@@ -118,9 +118,8 @@ _LOOK = sa.bindparam("look", type_=sa.Double)
 _EARLIER = sa.case(
     (RUN.c.look_at <= _LOOK, RUN.c.look_at), else_=sa.func.coalesce(_LOOK, RUN.c.look_at)
 )
-RELEASE = _unwaited(
-    sa.update(RUN).where(_THIS, _IS_OWNED).values(dict.fromkeys(TURN_COLUMNS, sa.null()))
-)
+_NO_TURN = dict.fromkeys(TURN_COLUMNS, sa.null())
+RELEASE = _unwaited(sa.update(RUN).where(_THIS, _IS_OWNED).values(_NO_TURN))
 """Ends the turn of an owner."""
 
 
@@ -341,8 +340,8 @@ SQLite may evaluate ``state IS NULL`` wrongly in the row that an upsert returns.
 _OWNED = sa.update(RUN).where(_THIS, _IS_OWNED)
 COUNT_OWNED = Statement(_OWNED.values(_COUNTED).returning(*_HEAD))
 """Reserves numbers in the run of an owner."""
-COUNT_LAST = Statement(_OWNED.values(_COUNTED | _NEXT | {"look_at": _EARLIER}).returning(*_HEAD))
-"""Reserves numbers in the run of an owner, and replaces its turn."""
+COUNT_LAST = Statement(_OWNED.values(_COUNTED | _NO_TURN | {"look_at": _EARLIER}).returning(*_HEAD))
+"""Reserves numbers in the run of an owner, and ends its turn."""
 
 
 def _adding(count: int) -> sa.ClauseElement:
@@ -395,8 +394,8 @@ BEGIN = Statement(_beginning)
 On Postgres, :data:`BEGIN_POSTGRES` includes this.
 """
 _SET_TURN = ", ".join(TURN_COLUMNS)
-_TURN_OR_NEXT = ", ".join(
-    f"CASE WHEN ends THEN new.{name} ELSE anabranch_run.{name} END" for name in TURN_COLUMNS
+_TURN_OR_NONE = ", ".join(
+    f"CASE WHEN NOT ends THEN anabranch_run.{name} END" for name in TURN_COLUMNS
 )
 APPEND_POSTGRES = Statement(
     sa.text(f"""
@@ -404,10 +403,8 @@ APPEND_POSTGRES = Statement(
         SELECT * FROM unnest(
             CAST(:runs AS bytea[]), CAST(:counts AS bigint[]), CAST(:names AS bytea[]),
             CAST(:owners AS bytea[]), CAST(:ends AS boolean[]),
-            CAST(:turn AS bytea[]), CAST(:state AS text[]), CAST(:due AS double precision[]),
-            CAST(:owner AS bytea[]), CAST(:process AS text[]), CAST(:attempt AS integer[]), CAST(:version AS bytea[]),
-            CAST(:wakes_at AS double precision[]), CAST(:looks AS double precision[])
-        ) WITH ORDINALITY AS new (run, count, name, holder, ends, {_SET_TURN}, look_at, place)
+            CAST(:looks AS double precision[])
+        ) WITH ORDINALITY AS new (run, count, name, holder, ends, look_at, place)
     ), head AS (
         INSERT INTO anabranch_run (run, first, last, mark, at)
         SELECT run, 1, count, :mark, :now FROM new
@@ -417,7 +414,7 @@ APPEND_POSTGRES = Statement(
         ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + excluded.last,
             mark = excluded.mark, at = excluded.at,
             ({_SET_TURN}, look_at) = (
-                SELECT {_TURN_OR_NEXT}, least(anabranch_run.look_at, new.look_at)
+                SELECT {_TURN_OR_NONE}, least(anabranch_run.look_at, new.look_at)
                 FROM new WHERE new.run = anabranch_run.run
             )
         WHERE (SELECT holder FROM new WHERE new.run = anabranch_run.run) IS NULL

@@ -137,7 +137,7 @@ class Events:
         for place, each in enumerate(new, 1):
             name, size = to_bytes(each.run), len(each.events)
             values = {"this": name, "size": size, "at": at, "mark": mark, "look": each.look_at}
-            values |= {"old_owner": optional_bytes(each.owner), **_columns(each.successor, "new_")}
+            values["old_owner"] = optional_bytes(each.owner)
             count_events = sql.COUNT_LAST if each.ends else sql.COUNT_OWNED
             if each.owner is None:
                 count_events = sql.COUNT
@@ -395,7 +395,6 @@ def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]
         for place, each in enumerate(new, 1)
         for number, data in enumerate(each.events, 1)
     ]
-    turns = [_columns(each.successor, "") for each in new]
     return {
         "now": at,
         "mark": mark,
@@ -404,7 +403,6 @@ def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]
         "names": [to_bytes(each.key) if each.key else None for each in new],
         "owners": [optional_bytes(each.owner) for each in new],
         "ends": [each.ends for each in new],
-        **{name: [each[name] for each in turns] for name in sql.TURN_COLUMNS},
         "looks": [each.look_at for each in new],
         "places": [place for place, _, _ in items],
         "numbers": [number for _, number, _ in items],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
@@ -53,7 +53,7 @@ class CallInFlight:
         self.answerer = answerer
         self.owner = owner
         self._notices: asyncio.Queue[Callable[[], Awaitable[None]] | None] = asyncio.Queue()
-        self._answering: set[asyncio.Task[Any]] = set()
+        self._answering: set[asyncio.Future[Any]] = set()
         self._is_full = False
 
     @asynccontextmanager
@@ -71,14 +71,14 @@ class CallInFlight:
         finally:
             await cancel_and_wait([delivering, *self._answering])
 
-    async def answer(self, answering: Coroutine[Any, Any, T]) -> T:
+    async def answer(self, answering: Awaitable[T]) -> T:
         """Return the result of ``answering``, unless the call ends first.
 
         Raises:
             AnswerError: if the call has ended.
             Exception: if ``answering`` raises.
         """
-        task = asyncio.create_task(answering)
+        task = asyncio.ensure_future(answering)
         self._answering.add(task)
         try:
             await asyncio.wait({task})
@@ -139,7 +139,7 @@ class Addressed:
             AnswerError: if several calls could have asked.
         """
         call = self._asking()
-        return await call.answer(_sampled(call.answerer, request, step_id))
+        return await call.answer(call.answerer.sample(request, step_id=step_id))
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
         """Let the call's answerer answer in the role of the user.
@@ -148,7 +148,7 @@ class Addressed:
             AnswerError: if several calls could have asked.
         """
         call = self._asking()
-        return await call.answer(_elicited(call.answerer, request, step_id))
+        return await call.answer(call.answerer.elicit(request, step_id=step_id))
 
     async def log(self, level: LogLevel, message: str, /) -> None:
         """Pass a log message on; drop it if its call is unknown."""
@@ -170,13 +170,3 @@ class Addressed:
         if call is None:
             raise AnswerError("several conversations use the server, and the request names none")
         return call
-
-
-async def _sampled(answerer: Answerer, request: SampleRequest, step_id: str) -> SampleReply:
-    return await answerer.sample(request, step_id=step_id)
-
-
-async def _elicited(
-    answerer: Answerer, request: ElicitRequest | UrlRequest, step_id: str
-) -> ElicitReply:
-    return await answerer.elicit(request, step_id=step_id)

@@ -11,7 +11,7 @@ a token again: without a store, the round runs again; with one, the client gets 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -173,7 +173,7 @@ class SagaMethods:
         if not isinstance(offered, Offered):
             return await _one_round(offered, request, params.name)
         claims = SagaClaims(tool=params.name, arguments=params.arguments, state="")
-        return await _mapped(offered.tool, request, self._begun(offered, request, claims))
+        return await self._reply(offered, request, claims)
 
     async def resume(self, request: McpRequest) -> dict[str, Any]:
         """Answer ``tools/resumeSaga``.
@@ -191,41 +191,48 @@ class SagaMethods:
         if not isinstance(offered, Offered):
             logger.warning("a saga token was refused: there is no tool %r", claims.tool)
             raise invalid_token(SAGA_TOKEN)
-        resumed = self._resumed(offered, request, claims, params.completed_steps)
-        return await _mapped(offered.tool, request, resumed)
+        return await self._reply(offered, request, claims, params.completed_steps)
 
-    async def _begun(
-        self, offered: Offered, request: McpRequest, claims: SagaClaims
-    ) -> dict[str, Any]:
-        tool = offered.tool
-        journal = offered.service.new(tool, tool.validate(claims.arguments), request)
-        return await self._round(offered, request, claims, journal)
-
-    async def _resumed(
+    async def _reply(
         self,
         offered: Offered,
         request: McpRequest,
         claims: SagaClaims,
-        steps: list[SagaStepResult],
+        steps: list[SagaStepResult] | None = None,
     ) -> dict[str, Any]:
-        journal = await offered.service.calls.stored.load(claims.state)
-        answers = answers_in(steps, journal, claims)
-        return await self._round(offered, request, claims, journal, answers)
+        """Return the reply to a saga's next round, or a result that reports its failure.
+
+        Raises:
+            MCPError: if the request is at fault, or the tool has raised the error itself.
+        """
+        tool = offered.tool
+        try:
+            with mapped_errors(is_modern=request.is_modern, token=SAGA_TOKEN):
+                return await self._round(offered, request, claims, steps)
+        except CallFailedError as failure:
+            failure.log(tool.name)
+            return to_failure(failure.text or failure.masked(f"Error executing tool {tool.name}"))
 
     async def _round(
         self,
         offered: Offered,
         request: McpRequest,
         claims: SagaClaims,
-        journal: Journal,
-        answers: Mapping[str, Answer] | None = None,
+        steps: list[SagaStepResult] | None,
     ) -> dict[str, Any]:
+        """Run the next round; without ``steps``, it is the first."""
         tool, service = offered.tool, offered.service
-        arguments = tool.validate(claims.arguments)
+        if steps is None:
+            arguments = tool.validate(claims.arguments)
+            journal, answers = service.new(tool, arguments, request), dict[str, Answer]()
+        else:
+            journal = await service.calls.stored.load(claims.state)
+            answers = answers_in(steps, journal, claims)
+            arguments = tool.validate(claims.arguments)
         job = service.job(OpenCall(tool, arguments, journal), request, _capabilities(request))
         job = replace(job, seals_arguments=True)
         replies = _SagaReplies(self._sealer, claims, request.principal)
-        outcome = await service.calls.run_round(job, journal, answers or {}, replies)
+        outcome = await service.calls.run_round(job, journal, answers, replies)
         if isinstance(outcome, Finished):
             return to_result(outcome.value, offered.convert)
         await service.calls.hold(tool, journal)
@@ -268,22 +275,6 @@ async def _one_round(handler: RequestHandler, request: McpRequest, name: str) ->
         asks = f"the host's tool {quoted(name)} asks in a way that only tools/call of 2026-07-28"
         raise invalid("name", f"{asks} carries; use that method")
     return to_wire(result) if isinstance(result, BaseModel) else dict(result or {})
-
-
-async def _mapped(
-    tool: Tool[Any], request: McpRequest, running: Awaitable[dict[str, Any]]
-) -> dict[str, Any]:
-    """Return the result of ``running``, or a result that reports its failure.
-
-    Raises:
-        MCPError: if the request is at fault, or the tool has raised the error itself.
-    """
-    try:
-        with mapped_errors(is_modern=request.is_modern, token=SAGA_TOKEN):
-            return await running
-    except CallFailedError as failure:
-        failure.log(tool.name)
-        return to_failure(failure.text or failure.masked(f"Error executing tool {tool.name}"))
 
 
 def _step(ask: Ask) -> dict[str, Any]:

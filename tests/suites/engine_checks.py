@@ -107,15 +107,15 @@ async def an_interrupted_advance_comes_again(open_engine: OpenEngine) -> None:
 
 
 async def any_text_is_a_name(open_engine: OpenEngine) -> None:
-    """Of a call, of a wake, and of a share."""
+    """Of a call, and of a wake."""
     worker = Worker()
-    given = {(name, name, name) for name in ODD}
+    given = {(name, name) for name in ODD}
     async with opened(open_engine) as engine:
         for name in ODD:
-            await engine.wake(a_wake(name, name, share=name))
+            await engine.wake(a_wake(name, name))
         async with working(engine, worker.advance):
             await worker.until_calls(len(given), "each name")
-        found = {(wake.call, wake.turn, wake.share) for wake in worker.begun}
+        found = {(wake.call, wake.turn) for wake in worker.begun}
         expect(found, given, "the names")
 
 

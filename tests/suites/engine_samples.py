@@ -44,11 +44,10 @@ def a_wake(
     *,
     tool: str = "a",
     version: str = "",
-    share: str = "",
     not_before: float = 0.0,
 ) -> Wake:
     """Return a wake."""
-    return Wake(call, turn, tool, version, share, not_before)
+    return Wake(call, turn, tool, version, not_before)
 
 
 class Changes:
@@ -102,7 +101,7 @@ class Worker(Changes):
         self.begun.append(wake)
         self.running.append(wake)
         self.most["all"] = max(self.most["all"], len(self.running))
-        for kind in ("call", "tool", "share"):
+        for kind in ("call", "tool"):
             value = getattr(wake, kind)
             alike = sum(getattr(each, kind) == value for each in self.running)
             self.most[f"{kind} {value}"] = max(self.most[f"{kind} {value}"], alike)

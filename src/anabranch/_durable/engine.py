@@ -62,7 +62,6 @@ class Wake:
             which may be done already. To wake a call again, choose another turn, or another time.
         tool: the tool of the call; only workers that have it take the wake.
         version: the required version of the tool; empty for any version.
-        share: the user whose share of the workers the wake uses; an engine may take turns.
         not_before: the time from which a worker may take the wake, in seconds since the epoch.
         trace: the span in which the call was woken, as a ``traceparent``; empty without one.
     """
@@ -71,7 +70,6 @@ class Wake:
     turn: str
     tool: str
     version: str = ""
-    share: str = ""
     not_before: float = 0.0
     trace: str = ""
 

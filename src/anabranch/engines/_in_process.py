@@ -7,7 +7,6 @@ work, as with every engine.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -71,12 +70,11 @@ class InProcessEngine:
 
     def _next(self, tools: Mapping[str, str]) -> Wake | None:
         """Take the next wake that this worker may advance."""
-        by_share = Counter(wake.share for wake in self._running.values())
 
         def allowed(wake: Wake) -> bool:
             return wake.tool in tools and wake.version in {"", tools[wake.tool]}
 
-        return self._waiting.take(self._clock.now(), allowed, by_share)
+        return self._waiting.take(self._clock.now(), allowed)
 
     def _start(self, wake: Wake, advance: Advance) -> asyncio.Task[None]:
         task = asyncio.ensure_future(self._run(wake, advance))

@@ -102,8 +102,8 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             runs to other processes with the same engine, such as ``anabranch worker``.
         per_principal: maximum runs of one principal on which all processes with the same store
             work at the same time; give each process the same number. If callers are not
-            distinguished, all are one principal. By default, there is no limit: a process that is
-            its own worker takes runs of all principals in turn, and DBOS takes runs in their order.
+            distinguished, all are one principal. By default, there is no limit: workers take runs in
+            the order of their arrival.
         max_backlog: maximum runs that wait for a worker. The application refuses further messages
             with a retry time, and stores nothing of them. The application never refuses answers,
             since answers end open work. By default, no limit.

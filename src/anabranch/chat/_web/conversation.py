@@ -77,14 +77,13 @@ class Conversation:
     ) -> None:
         self.thread_id = thread.id
         self.log: ThreadLog = ThreadLog(writer, thread.id)
-        self._share = thread.owner or ""
         self._right = ThreadLease(
             writer.events,
             self.log,
             thread.id,
             writer.clock,
             agent.dependencies.version,
-            self._share,
+            thread.owner or "",
         )
         self._agent = agent
         self._questions = questions
@@ -318,15 +317,7 @@ class Conversation:
         await self._call(LOOK, at)
 
     async def _call(self, name: str, at: float, version: str = "") -> None:
-        wake = Wake(
-            self.thread_id,
-            name,
-            RUNS,
-            version,
-            share=self._share,
-            not_before=at,
-            trace=trace_here(),
-        )
+        wake = Wake(self.thread_id, name, RUNS, version, not_before=at, trace=trace_here())
         try:
             await self._engine.wake(wake)
         except StoreError as error:

@@ -21,7 +21,7 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 
 from anabranch._aio import cancel_and_wait
-from anabranch.engines import DBOSEngine, Wake, WorkLimits
+from anabranch.engines import DBOSEngine, Wake
 from bench.engine_processes import memory
 from bench.measure import Row
 from tests.postgres import Server
@@ -86,7 +86,7 @@ async def measured(url: str) -> list[Row]:
     """Measure one worker, without sleeping wakes and with them."""
     engine = DBOSEngine(url)
     worker = Worker(engine)
-    working = asyncio.ensure_future(engine.work({"a": "1"}, worker.advance, WorkLimits(20)))
+    working = asyncio.ensure_future(engine.work({"a": "1"}, worker.advance, 20))
     await worker.latest("warm", AT_ONCE, 0.0)
     crowd = await worker.latest("crowd", AT_ONCE, 0.0)
     alone = await worker.latest("alone", ONE_BY_ONE, APART)

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from functools import partial
 
-from anabranch.engines import DBOSEngine, Wake, WorkLimits
+from anabranch.engines import DBOSEngine, Wake
 from tests.suites.engine_checks import ENGINE_CHECKS, EngineCheck
 from tests.suites.engine_samples import OpenEngine
 
@@ -22,7 +22,7 @@ async def work(url: str, schema: str) -> None:
         sys.stdout.write(f"begun {wake.call}\n")
         sys.stdout.flush()
 
-    await engine.work({"a": "1"}, advance, WorkLimits(concurrency=1))
+    await engine.work({"a": "1"}, advance, 1)
 
 
 def main() -> None:

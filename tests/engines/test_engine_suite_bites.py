@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from anabranch.engines import Advance, Backlog, Engine, InProcessEngine, Wake, WorkLimits
+from anabranch.engines import Advance, Backlog, Engine, InProcessEngine, Wake
 from tests.suites import engine_checks as suite
 from tests.suites import engine_limit_checks as limits
 from tests.suites import engine_samples as samples
@@ -34,10 +34,8 @@ class Advancing(Saboteur):
     async def advance(self, wake: Wake, advance: Advance) -> None:
         await advance(wake)
 
-    async def work(
-        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
-    ) -> NoReturn:
-        await self.good.work(tools, lambda wake: self.advance(wake, advance), limits)
+    async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
+        await self.good.work(tools, lambda wake: self.advance(wake, advance), concurrency)
 
 
 class LosesWakes(Saboteur):
@@ -102,10 +100,8 @@ class AdvancesACallOnce(Advancing):
 
 
 class TakesAnyTool(Saboteur):
-    async def work(
-        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
-    ) -> NoReturn:
-        await self.good.work({**tools, "missing": "1"}, advance, limits)
+    async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
+        await self.good.work({**tools, "missing": "1"}, advance, concurrency)
 
 
 class TakesAnyVersion(Saboteur):
@@ -114,10 +110,8 @@ class TakesAnyVersion(Saboteur):
 
 
 class Unlimited(Saboteur):
-    async def work(
-        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
-    ) -> NoReturn:
-        await self.good.work(tools, advance, WorkLimits(1000))
+    async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
+        await self.good.work(tools, advance, 1000)
 
 
 class WaitsForPersons(Advancing):

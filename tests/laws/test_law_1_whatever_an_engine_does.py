@@ -24,7 +24,7 @@ from anabranch import AnabranchError
 from anabranch._aio import Clock, Timer, cancel_and_wait, pause, run_every
 from anabranch._durable import CallService, Reaper
 from anabranch._engine import Finished
-from anabranch.engines import Wake, WorkLimits
+from anabranch.engines import Wake
 from anabranch.errors import StoreError
 from anabranch.testing import ManualClock, TestEngine
 from anabranch.tool import Runtime
@@ -142,7 +142,7 @@ class Disturbed:
             del wake  # the store says what is to be done
             await self._advance(service)
 
-        await self.engine.work({TOOL: "1"}, advance, WorkLimits())
+        await self.engine.work({TOOL: "1"}, advance, 10)
 
     async def _wake_overdue(self) -> None:
         if not self.has_left():

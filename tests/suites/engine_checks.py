@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from anabranch.engines import WorkLimits
 from tests.suites.engine_limit_checks import ENGINE_LIMIT_CHECKS
 from tests.suites.engine_samples import (
     ODD,
@@ -181,7 +180,7 @@ async def a_closed_engine_refuses(open_engine: OpenEngine) -> None:
     await engine.close()
     await refused(engine.wake(a_wake("c")), "a wake")
     await refused(engine.backlog(), "the backlog")
-    await refused(engine.work(TOOLS, Worker().advance, WorkLimits()), "work")
+    await refused(engine.work(TOOLS, Worker().advance, 10), "work")
 
 
 ENGINE_CHECKS: tuple[EngineCheck, ...] = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from anabranch.engines import WorkLimits
 from tests.suites.engine_samples import OpenEngine, Worker, a_wake, working
 from tests.suites.expectations import expect, opened
 
@@ -30,7 +29,7 @@ async def a_limit_holds(open_engine: OpenEngine) -> None:
     async with opened(open_engine) as engine:
         for number, version in enumerate(("", "1", "", "1", "1", "")):
             await engine.wake(a_wake(f"x{number}", tool="ab"[number % 2], version=version))
-        async with working(engine, worker.advance, limits=WorkLimits(concurrency=2)):
+        async with working(engine, worker.advance, concurrency=2):
             await worker.until_running(2, "as many as the worker may")
             worker.gate.set()
             await worker.until_calls(6, "all run")
@@ -40,8 +39,7 @@ async def a_limit_holds(open_engine: OpenEngine) -> None:
 async def a_call_that_waits_for_a_person_holds_no_limit(open_engine: OpenEngine) -> None:
     """It has no wake; many such calls leave the workers to the others."""
     worker = Worker()
-    one = WorkLimits(concurrency=1)
-    async with opened(open_engine) as engine, working(engine, worker.advance, limits=one):
+    async with opened(open_engine) as engine, working(engine, worker.advance, concurrency=1):
         for number in range(20):
             await engine.wake(a_wake(f"silent{number}"))
         await engine.wake(a_wake("last"))

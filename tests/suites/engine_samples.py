@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeAlias
 
 from anabranch._aio import SystemClock, cancel_and_wait, run_every
-from anabranch.engines import Advance, Engine, Wake, WorkLimits
+from anabranch.engines import Advance, Engine, Wake
 from tests.suites.expectations import yes
 
 OpenEngine: TypeAlias = Callable[[], Engine]
@@ -146,10 +146,10 @@ async def working(
     engine: Engine,
     advance: Advance,
     tools: Mapping[str, str] = TOOLS,
-    limits: WorkLimits | None = None,
+    concurrency: int = 10,
 ) -> AsyncGenerator[None]:
     """Have a worker at work inside the block."""
-    worker = asyncio.ensure_future(engine.work(tools, advance, limits or WorkLimits()))
+    worker = asyncio.ensure_future(engine.work(tools, advance, concurrency))
     try:
         yield
     finally:

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
         Processes,
         UnknownProcesses,
         Wake,
-        WorkLimits,
     )
     from anabranch._durable.entries import (
         PAGE,
@@ -100,7 +99,7 @@ else:
         __name__,
         {
             ".call_states": "CallEvent CallState ENDS_LEASE ENDS_ROUND NAMED OPEN TAKES_ANSWERS TRANSITIONS UNDONE",
-            ".engine": "Advance Backlog Engine Processes UnknownProcesses Wake WorkLimits",
+            ".engine": "Advance Backlog Engine Processes UnknownProcesses Wake",
             ".entries": "Notes PAGE dump_answers dump_entry enter entered load_answers load_entry load_notes merge waiting_round",
             ".expiry": "INTERVAL Reaper",
             ".job": "Durability Job RETAIN",

@@ -82,24 +82,6 @@ If the advance is cancelled or raises, the same wake comes again, later.
 
 
 @dataclass(frozen=True, slots=True)
-class WorkLimits:
-    """The maximum work at the same time.
-
-    Attributes:
-        concurrency: calls that one worker advances.
-
-    Raises:
-        ValueError: if the number is not positive.
-    """
-
-    concurrency: int = 10
-
-    def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, got {self.concurrency}.")
-
-
-@dataclass(frozen=True, slots=True)
 class Backlog:
     """The open work of an engine.
 
@@ -123,15 +105,14 @@ class Engine(Protocol):
         """
         ...
 
-    async def work(
-        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
-    ) -> NoReturn:
+    async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
         """Advance calls until cancelled; then running advances are cancelled, and their wakes come again.
 
         Args:
             tools: the tools that this worker has, by name, each with its version.
             advance: advances the call of a wake.
-            limits: the maximum work at the same time; all workers should have the same limits.
+            concurrency: the most calls that this worker advances at the same time; all workers
+                should have the same number.
         """
         ...
 

@@ -17,14 +17,14 @@ from anabranch._lazy import lazy_names
 from anabranch.errors import needs_extra
 
 if TYPE_CHECKING:
-    from anabranch._durable import Advance, Backlog, Engine, Wake, WorkLimits
+    from anabranch._durable import Advance, Backlog, Engine, Wake
     from anabranch.engines._dbos import DBOSEngine
     from anabranch.engines._in_process import InProcessEngine
 else:
     _load = lazy_names(
         __name__,
         {
-            "anabranch._durable": "Advance Backlog Engine Wake WorkLimits",
+            "anabranch._durable": "Advance Backlog Engine Wake",
             "._dbos": "DBOSEngine",
             "._in_process": "InProcessEngine",
         },
@@ -40,5 +40,4 @@ __all__ = [
     "DBOSEngine",
     "Engine",
     "Wake",
-    "WorkLimits",
 ]

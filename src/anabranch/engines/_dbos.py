@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from dbos import DBOS, DBOSClient
 
 from anabranch._aio import Clock, SystemClock, pause, run_every, run_shielded
-from anabranch._durable import Advance, Backlog, Wake, WorkLimits
+from anabranch._durable import Advance, Backlog, Wake
 from anabranch.engines._advances import Advances
 from anabranch.engines._dbos_worker import (
     APPLICATION,
@@ -98,17 +98,15 @@ class DBOSEngine:
 
         return Backlog(await count(WAITING), await count(RUNNING))
 
-    async def work(
-        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
-    ) -> NoReturn:
+    async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
         """See :meth:`Engine.work`.
 
         Raises:
             StoreError: if the database cannot be reached, or this process has a worker already.
         """
         client = await self._connected()
-        queues = await self._asking(register_queues(client, tools, limits))
-        taking = DBOSWorker(lambda wake: self._advance(wake, advance), limits.concurrency)
+        queues = await self._asking(register_queues(client, tools, concurrency))
+        taking = DBOSWorker(lambda wake: self._advance(wake, advance), concurrency)
         async with taking.listening(self._url, self._schema, queues):
             await run_every(self._clock, PRUNE_EVERY, "old wakes", self._prune)
 

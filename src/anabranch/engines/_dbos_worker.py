@@ -18,7 +18,7 @@ from urllib.parse import quote
 from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions, WorkflowSerializationFormat
 
 from anabranch._aio import cancel_and_wait, run_shielded
-from anabranch._durable import Wake, WorkLimits
+from anabranch._durable import Wake
 from anabranch.errors import StoreError
 
 POLL, POLL_VERSION = 0.1, 1.0
@@ -45,16 +45,16 @@ def options_of(wake: Wake, now: float) -> EnqueueOptions:
 
 
 async def register_queues(
-    client: DBOSClient, tools: Mapping[str, str], limits: WorkLimits
+    client: DBOSClient, tools: Mapping[str, str], concurrency: int
 ) -> list[str]:
-    """Create the queues of ``tools``, or change their limits; return their names."""
+    """Create the queues of ``tools``, or change their limit; return their names."""
     names: list[str] = []
     for tool, own in tools.items():
         for version in sorted({"", own}):
             names.append(queue_of(tool, version))
             await client.register_queue_async(
                 names[-1],
-                worker_concurrency=limits.concurrency,
+                worker_concurrency=concurrency,
                 polling_interval_sec=POLL_VERSION if version else POLL,
                 on_conflict="always_update",
             )

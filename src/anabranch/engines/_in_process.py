@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from anabranch._aio import Clock, SystemClock, cancel_and_wait
-from anabranch._durable import Advance, Backlog, Wake, WorkLimits
+from anabranch._durable import Advance, Backlog, Wake
 from anabranch.engines._advances import Advances
 from anabranch.engines._waiting_wakes import WaitingWakes
 from anabranch.errors import StoreError
@@ -37,9 +37,7 @@ class InProcessEngine:
         self._check_open()
         self._add(wake)
 
-    async def work(
-        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
-    ) -> NoReturn:
+    async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
         """See :meth:`Engine.work`."""
         self._check_open()
         mine: set[asyncio.Task[None]] = set()
@@ -49,9 +47,9 @@ class InProcessEngine:
             while True:
                 changed.clear()
                 mine &= self._running.keys()
-                while len(mine) < limits.concurrency and (wake := self._next(tools)):
+                while len(mine) < concurrency and (wake := self._next(tools)):
                     mine.add(self._start(wake, advance))
-                await self._until_next(changed, is_full=len(mine) >= limits.concurrency)
+                await self._until_next(changed, is_full=len(mine) >= concurrency)
         finally:
             self._listeners.discard(changed)
             await cancel_and_wait(list(mine))

@@ -17,7 +17,7 @@ from random import Random
 from typing import NoReturn
 
 from anabranch._aio import Clock, SystemClock, Timer
-from anabranch._durable import Advance, Backlog, Engine, Wake, WorkLimits
+from anabranch._durable import Advance, Backlog, Engine, Wake
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 
@@ -173,10 +173,8 @@ class TestEngine:
         if coming is not None:
             await self._engine.wake(coming)
 
-    async def work(
-        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
-    ) -> NoReturn:
-        """See :meth:`Engine.work`; concurrent duplicates may exceed the limits."""
+    async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
+        """See :meth:`Engine.work`; concurrent duplicates may exceed ``concurrency``."""
 
         async def unreliably(wake: Wake) -> None:
             await self._advance(wake, worker)
@@ -184,7 +182,7 @@ class TestEngine:
         worker = _Worker(tools, advance)
         self._workers.append(worker)
         try:
-            await self._engine.work(tools, unreliably, limits)
+            await self._engine.work(tools, unreliably, concurrency)
         finally:
             self._workers.remove(worker)
 

@@ -124,7 +124,12 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         raise ValueError(
             "recorded_calls= shows every user all calls: leave it out with authenticate=."
         )
-    for name, most in (("per_principal", per_principal), ("max_streams", max_streams)):
+    positive = {
+        "concurrency": concurrency,
+        "per_principal": per_principal,
+        "max_streams": max_streams,
+    }
+    for name, most in positive.items():
         if most is not None and most < 1:
             raise ValueError(f"{name} must be at least 1, not {most}.")
     if max_streams is None and authenticate is not None:

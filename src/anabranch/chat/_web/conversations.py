@@ -13,12 +13,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, TypeGuard
 
 from anabranch._aio import Clock, cancel_and_wait, run_every
 from anabranch._asking import Capabilities
 from anabranch._budget import Limits
-from anabranch._durable import Advance, CallStore, Durability
+from anabranch._durable import CallStore, Durability
 from anabranch.agents import (
     Addition,
     Agent,
@@ -42,7 +42,7 @@ from anabranch.chat._web.open_work import Backlog
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.thread_ids import stored_ids
 from anabranch.chat._web.upkeep import Upkeep
-from anabranch.engines import Engine, InProcessEngine, Wake, WorkLimits
+from anabranch.engines import Engine, InProcessEngine, Wake
 from anabranch.errors import StoreError
 from anabranch.stores import is_lasting, open_run_events
 from anabranch.tool import Tool
@@ -267,15 +267,11 @@ class Conversations:
             async with slots:
                 await self.advance(wake)
 
-        limits = WorkLimits(concurrency)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._work_for_engine(limits, advance))
-            group.create_task(self.due.work(slots, self.advance))
-
-    async def _work_for_engine(self, limits: WorkLimits, advance: Advance) -> NoReturn:
         dependencies = self.agent.dependencies
-        work = partial(self._engine.work, {RUNS: dependencies.version}, advance, limits)
-        await run_every(dependencies.clock, TAKE_AGAIN, "the wakes of the engine", work)
+        work = partial(self._engine.work, {RUNS: dependencies.version}, advance, concurrency)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run_every(dependencies.clock, TAKE_AGAIN, "the wakes", work))
+            group.create_task(self.due.work(slots, self.advance))
 
     async def _end_calls(self) -> None:
         tools = {each.name: each.tool for each in self.agent.tools.values() if _is_called(each)}

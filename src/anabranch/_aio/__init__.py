@@ -10,7 +10,7 @@ from anabranch._aio.clock import (
     pause,
     run_until,
 )
-from anabranch._aio.jobs import run_every, run_job
+from anabranch._aio.jobs import run_every, run_job, run_once
 from anabranch._aio.tasks import (
     STOPPING,
     all_of,

@@ -16,8 +16,8 @@ _failing: ContextVar[frozenset[tuple[str, type]]] = ContextVar("failing", defaul
 """The jobs of this task that have failed since their last success, each with the type of its error."""
 
 
-async def run_job(name: str, job: Callable[[], Awaitable[object]]) -> None:
-    """Run a periodic job; log its error, since the job runs again at its next time.
+async def run_job(name: str, job: Callable[[], Awaitable[object]]) -> bool:
+    """Run a job; return whether the job succeeded, and log its error, since the caller tries again.
 
     Of consecutive failures in one task, the first of each kind is logged, and so is the next
     success.
@@ -30,15 +30,24 @@ async def run_job(name: str, job: Callable[[], Awaitable[object]]) -> None:
         # After any error the job must run again, or its work would stay undone forever.
         _failing.set(known | {(name, type(error))})
         if (name, type(error)) in failures:
-            return
+            return False
         if isinstance(error, StoreError):  # the message says it all
             logger.warning("%s: not done this time, and tried again: %s", name, error)
         else:
             logger.exception("%s: not done this time, and tried again", name)
-    else:
-        if failures:
-            _failing.set(known - failures)
-            logger.warning("%s: done again", name)
+        return False
+    if failures:
+        _failing.set(known - failures)
+        logger.warning("%s: done again", name)
+    return True
+
+
+async def run_once(
+    clock: Clock, seconds: float, name: str, job: Callable[[], Awaitable[object]]
+) -> None:
+    """Run a job as :func:`run_job` does, and again ``seconds`` after a failure, until it succeeds."""
+    while not await run_job(name, job):
+        await pause(clock, seconds)
 
 
 async def run_every(

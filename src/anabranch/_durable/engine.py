@@ -87,7 +87,7 @@ class Backlog:
 
     Attributes:
         waiting: wakes that no worker has taken, including those before their time.
-        running: wakes that a worker has taken.
+        running: wakes that a worker has taken; with DBOS, a day long also those of dead workers.
     """
 
     waiting: int

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -280,7 +280,8 @@ class Rounds:
         store = self.policy.store
         if ended.state and ended == await store.last_round(journal.line):
             deadline = self.expires(job, Journal.loads(ended.state))
-            await store.answer(journal.line, {}, by="", deadline=deadline)
+            with suppress(UnknownCallError):  # pruned since
+                await store.answer(journal.line, {}, by="", deadline=deadline)
 
     async def _take_over(self, job: Job, journal: Journal, call: CallRecord, lease: Lease) -> None:
         """Change a call of other code to this version, if this code takes the same way.

@@ -174,7 +174,8 @@ class RunEvents(Protocol):
         ``at`` that time is deleted. Return ``None``, without any change, if the key already has an
         event, if the run has an unfinished turn, if another turn is queued and begins at the next
         look, or if the caller ``works`` and the share has ``per_share`` running turns. In the last
-        case, a look at the run is due ``at`` that time. ``None`` is also possible if another client changes the run meanwhile.
+        case, a look at the run is due ``at`` that time. ``None`` is also possible if another client
+        changes the run meanwhile.
         """
         ...
 

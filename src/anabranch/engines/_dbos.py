@@ -142,18 +142,21 @@ class DBOSEngine:
         done: dict[str, Any] = {"completed_before": _as_iso(now - RETAINED)}
         lost: dict[str, Any] = {"status": RUNNING, "dequeued_before": _as_iso(now - LOST)}
         for old in (done, lost):
-            found = await self._asking(
-                client.list_workflows_async(
-                    **old,
-                    name=WORKFLOW,
-                    limit=PRUNED_AT_ONCE,
-                    load_input=False,
-                    load_output=False,
+            is_full = True
+            while is_full:
+                found = await self._asking(
+                    client.list_workflows_async(
+                        **old,
+                        name=WORKFLOW,
+                        limit=PRUNED_AT_ONCE,
+                        load_input=False,
+                        load_output=False,
+                    )
                 )
-            )
-            if found:
-                ids = [each.workflow_id for each in found]
-                await self._asking(client.delete_workflows_async(ids))
+                if found:
+                    ids = [each.workflow_id for each in found]
+                    await self._asking(client.delete_workflows_async(ids))
+                is_full = len(found) == PRUNED_AT_ONCE
 
     # -- the database ------------------------------------------------------------------------
 

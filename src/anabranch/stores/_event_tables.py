@@ -332,10 +332,10 @@ def _counting(dialect: sa.Dialect) -> sa.ClauseElement:
 
 
 COUNT = Statement(_counting)
-"""Reserves event numbers in a run on SQLite; returns its first and last number, and its turn's state.
+"""Reserves event numbers in a run; returns its first and last number, and its turn's state.
 
 SQLite may evaluate ``state IS NULL`` wrongly in the row that an upsert returns. On Postgres,
-:data:`APPEND_POSTGRES` includes this.
+:data:`APPEND_POSTGRES` does the same for events without nodes.
 """
 _OWNED = sa.update(RUN).where(_THIS, _IS_OWNED)
 COUNT_OWNED = Statement(_OWNED.values(_COUNTED).returning(*_HEAD))

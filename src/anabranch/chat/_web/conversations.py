@@ -12,10 +12,9 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, NoReturn, TypeGuard
 
-from anabranch._aio import Clock, cancel_and_wait, run_every
+from anabranch._aio import Clock, cancel_and_wait, pause
 from anabranch._asking import Capabilities
 from anabranch._budget import Limits
 from anabranch._durable import CallStore, Durability
@@ -42,7 +41,7 @@ from anabranch.chat._web.open_work import Backlog
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.thread_ids import stored_ids
 from anabranch.chat._web.upkeep import Upkeep
-from anabranch.engines import Engine, InProcessEngine, Wake
+from anabranch.engines import Advance, Engine, InProcessEngine, Wake
 from anabranch.errors import StoreError
 from anabranch.stores import is_lasting, open_run_events
 from anabranch.tool import Tool
@@ -267,11 +266,18 @@ class Conversations:
             async with slots:
                 await self.advance(wake)
 
-        dependencies = self.agent.dependencies
-        work = partial(self._engine.work, {RUNS: dependencies.version}, advance, concurrency)
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_every(dependencies.clock, TAKE_AGAIN, "the wakes", work))
+            group.create_task(self._work_for_engine(concurrency, advance))
             group.create_task(self.due.work(slots, self.advance))
+
+    async def _work_for_engine(self, concurrency: int, advance: Advance) -> NoReturn:
+        version = self.agent.dependencies.version
+        while True:
+            try:
+                await self._engine.work({RUNS: version}, advance, concurrency)
+            except StoreError as error:
+                logger.warning("the engine gives this process no runs: %s; trying again", error)
+            await pause(self.agent.dependencies.clock, TAKE_AGAIN)
 
     async def _end_calls(self) -> None:
         tools = {each.name: each.tool for each in self.agent.tools.values() if _is_called(each)}

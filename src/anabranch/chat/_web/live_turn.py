@@ -63,6 +63,7 @@ class LiveTurn:
         times: the times at which the turn continues without an answer.
         is_followed: whether a queued run begins after this one.
         is_resumed: whether the run continues tools that belonged to no run.
+        has_ended: whether the turn ended with its last node: nothing may be stored for it any more.
         suspension: starts when this process loses the run or its lease expires. From then on, this
             process undoes nothing of the run and records none of its failures.
     """
@@ -75,6 +76,7 @@ class LiveTurn:
         self.is_waiting = False
         self.is_followed = False
         self.is_resumed = False
+        self.has_ended = False
         self.suspension: Suspension = Suspension(self._is_over)
         self.times: TurnTimes = TurnTimes()
         self._log = log
@@ -172,11 +174,13 @@ class LiveTurn:
         events: list[BaseEvent | TextPiece] = [*self._mapping.added(added.events)]
         lease = None if is_by_user or not self._is_last(added) else self._lease
         if lease is not None:
+            await self._log.flush()  # which may take longer than a lease without renewal
             await lease.give_up()
             success = RunFinishedSuccessOutcome(type="success")
             events += [*self._mapping.end(last=added.nodes[-1]), self._finished(success)]
         await self._log.write(events, store, added, owner, ends=lease is not None)
         if lease is not None:
+            self.has_ended = True
             await self._leave()
         for node in added.nodes:
             self._mapping.note(node)
@@ -190,7 +194,7 @@ class LiveTurn:
     async def on_event(self, event: Event) -> None:
         """Add an event of the agent to the log; the store has those of nodes and results already.
 
-        Before a tool starts, wait until its event is stored, and stop if another process has the run.
+        Before a tool starts, stop if another process has the run.
         """
         self._log.add(self._mapping.map(event), lease=self._lease)
         if isinstance(event, ToolSuspended):

@@ -18,11 +18,12 @@ from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable import TurnRecord, Wake
 from anabranch.agents import Agent, end_of, with_front_end
 from anabranch.chat._turns import end_turn
+from anabranch.chat._web.event_mapping import shown_in
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import started
 from anabranch.chat._web.thread_lease import STOP, BusyError, ThreadLease
-from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.chat._web.thread_log import MISSED, ThreadLog
 from anabranch.chat._web.turn_times import Asleep
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
@@ -134,9 +135,14 @@ class RunWork:
             if until < math.inf:
                 await self._look(until)
             return None
+        last = end.around.last.id
+        if last not in shown_in(
+            await self._log.read(0)
+        ):  # from a terminal, which reports no events
+            await self._log.put(MISSED)
         why = f"at_{called_at!r}" if called_at else "resumed"
         with suppress(BusyError):
-            begins = started(self._log.shown_id, f"run_{end.around.last.id}_{why}")
+            begins = started(self._log.shown_id, f"run_{last}_{why}")
             await turn.begin(begins, works=True)
         turn.is_resumed = True
         return None if turn.run is None else turn
@@ -149,7 +155,7 @@ class RunWork:
         except asyncio.CancelledError:
             if self._agent.dependencies.suspension.begun:
                 await turn.hand_over()
-            else:
+            elif not turn.has_ended:  # the stop came during the last write otherwise
                 await run_shielded(self._stop(turn))
         except OtherVersionError as other:
             await self._wait(turn, version=other.version)
@@ -239,6 +245,8 @@ class RunWork:
 
     async def _fail(self, turn: LiveTurn, message: str) -> None:
         """Report the reason why a turn failed."""
+        if turn.has_ended:  # the head may belong to the next run
+            return
         await self._store_end(turn, message)
         await turn.fail(message)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
 
-from anabranch._aio import run_every, run_job
+from anabranch._aio import run_every, run_once
 from anabranch._durable import RunEvents
 from anabranch._telemetry import report_backlog
 from anabranch.agents import Agent
@@ -47,7 +47,7 @@ class Upkeep:
         yield run_every(self._clock, REPORT_EVERY, "the backlog", self.report_backlog)
         yield from self._agent.tools.tended()
         yield self._agent.expire_calls()
-        yield run_job("tools that were cut off", self.resume)
+        yield run_once(self._clock, REPORT_EVERY, "tools that were cut off", self.resume)
 
     async def prune(self) -> None:
         """Delete old events.

@@ -104,7 +104,7 @@ export interface ElicitResult {
   content?: { [key: string]: string | number | boolean | Array<string> | null };
 }
 
-/** Asks the user: a form or, with mode `url`, a page. */
+/** A question to the user: a form or, with mode `url`, a page to visit. */
 export interface ElicitationStep {
   type: "elicitation";
   stepId: string;
@@ -169,7 +169,7 @@ export interface ResourceLink {
   type: "resource_link";
 }
 
-/** Parameters of `tools/resumeSaga`; `completed_steps` are all so far, each once. */
+/** Parameters of `tools/resumeSaga`; `completed_steps` has each completed step once. */
 export interface ResumeToolSagaParams {
   sagaToken: string;
   completedSteps: Array<SagaStepResult>;
@@ -199,7 +199,7 @@ export interface SagaStepError {
   data?: unknown;
 }
 
-/** A step that the client has completed: with `result` or with `error`. `result` is an `ElicitResult` or a `CreateMessageResult`, as the step requires. */
+/** A step that the client has completed, with a `result` or an `error`. `result` is an `ElicitResult` or a `CreateMessageResult`, as the step requires. */
 export interface SagaStepResult {
   stepId: string;
   result?: ElicitResult | CreateMessageResult | CreateMessageResultWithTools;
@@ -213,7 +213,7 @@ export interface SamplingMessage {
   _meta?: { [key: string]: unknown };
 }
 
-/** Asks the client's model. */
+/** A request to the client's model. */
 export interface SamplingStep {
   type: "sampling";
   stepId: string;
@@ -299,12 +299,12 @@ export interface ToolUseContent {
   _meta?: { [key: string]: unknown };
 }
 
-/** Names the wrong parameter. */
+/** The error data that names the wrong parameter. */
 export interface WrongField {
   field: string;
 }
 
-/** Reports a refused token, for any reason. */
+/** The error data for a refused token, the same for any reason. */
 export interface WrongToken {
   reason: "invalid_saga_token";
 }

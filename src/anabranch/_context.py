@@ -133,7 +133,7 @@ class BranchContext:
 
     @property
     def idempotency_key(self) -> str:
-        """A name for the next step made here; inside a step's function, for that step.
+        """The idempotency key of the next step; inside a step's function, the key of that step.
 
         Hand it to a service that accepts one: if the process dies between an effect and its
         record, the effect is tried again under the same name.
@@ -158,7 +158,7 @@ class BranchContext:
         return self._call.scheduler.made(operation, refusal)
 
     def _asking(self, operation: Op[T], step_id: str, *needs: str) -> Op[T]:
-        """Note that ``operation`` asks a question, with the error if the host cannot ask it."""
+        """Register ``operation``, which asks a question, with the error if the host cannot ask it."""
         journal = self._call.journal
         was_asked = step_id in journal.entries or step_id in journal.pending
         refusal = None if was_asked else self._host.refusal(*needs)
@@ -279,7 +279,7 @@ class BranchContext:
         return self._made(talk.run(self._adding()))
 
     def _adding(self) -> Callable[[tuple[Message, ...]], None]:
-        """Return a function that adds messages to the conversation here, at this place."""
+        """Return a function that adds messages to the conversation after its present messages."""
         scope = self._scope()
         return partial(self._conversation.append, scope, self._conversation.take_place(scope))
 
@@ -541,14 +541,14 @@ class BranchContext:
     def notify(
         self, message: str, progress: float | None = None, total: float | None = None
     ) -> Op[None]:
-        """Report the call's progress to the client, once; without ``progress``, as a count."""
+        """Report the call's progress to the client, once; without ``progress``, send a count."""
         return self._notice(Notice(message, progress=progress, total=total))
 
     def _notice(self, notice: Notice) -> Op[None]:
         return self._made(self._call.operations.notify(self._scope(), notice))
 
     def patched(self, name: str) -> Op[bool]:
-        """Return whether this call takes the new way at the change of code that is called ``name``.
+        """Return whether this call runs the new code at the change of code that ``name`` identifies.
 
         Use ``if await ctx.patched("refund-limit"):`` to change what open calls have done or answered.
         A call that passed this place before the change was deployed takes the old way, the ``else``.
@@ -597,7 +597,7 @@ class BranchContext:
         return datetime.fromtimestamp(self._call.operations.now(self._scope()), UTC)
 
     def uuid(self) -> uuid.UUID:
-        """Return a UUID of this place of this call, the same in every replay."""
+        """Return a UUID that is the same in every replay, and different at every other use."""
         return self._call.operations.unique(self._scope(), "uuid")
 
 
@@ -627,5 +627,5 @@ def _name_for(fn: Callable[..., Any], given: str | None, default: str) -> str:
 
 
 def caller_of(ctx: BranchContext) -> str:
-    """Return the principal that has called the tool, as the edge names it; empty if none is known."""
+    """Return the principal of the caller, as the edge identifies it; empty without authentication."""
     return ctx._host.principal  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

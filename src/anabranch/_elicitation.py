@@ -25,7 +25,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class _Exchanged:
-    """Holds the function that makes the exchange. No field holds the function: a result shows fields alone."""
+    """Stores the function that makes a result's exchange, which ``repr`` does not show."""
 
     __slots__ = ("_make_exchange",)
     _make_exchange: Callable[[], Exchange]

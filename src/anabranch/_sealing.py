@@ -1,4 +1,4 @@
-"""Tokens that carry the state of a call: sealed, so that no client reads, changes or misuses them.
+"""Tokens that carry the state of a call: sealed, so that no client can read, change or misuse it.
 
 A token carries claims around the state of a call: its tool and caller, its expiry, and the earlier
 answers. The cryptography is the SDK's AES-256-GCM codec. Every refusal is the same error for the
@@ -125,7 +125,7 @@ class Sealer:
         return self.open_as(SagaClaims, token, principal)
 
     def open_as(self, shape: type[C], token: str, principal: str) -> C:
-        """Return the claims of ``token``, which have this ``shape``.
+        """Return the claims of ``token``, checked to be of the type ``shape``.
 
         Raises:
             InvalidTokenError: if the token is malformed, expired, or for another server or caller.
@@ -155,7 +155,7 @@ class Sealer:
 
 
 def has_expired(error: InvalidTokenError) -> bool:
-    """Return whether age alone made a server refuse a token, which its own caller has sent."""
+    """Return whether the server refused a token only because of its age."""
     return isinstance(error.__cause__, TimeoutError)
 
 

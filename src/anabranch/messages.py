@@ -64,7 +64,7 @@ CUT = (
 
 
 class Shape(BaseModel):
-    """The base of all shapes here: a frozen model, snake_case here and camelCase in MCP."""
+    """The base of the models in this module: frozen, snake_case in Python and camelCase in MCP."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True, alias_generator=to_camel, populate_by_name=True
@@ -100,7 +100,7 @@ def unchecked(shape: type[_S], /, **fields: object) -> _S:
 
 
 class Reasoning(Shape):
-    """A model's reasoning before a block of its reply; the provider needs both back together.
+    """A model's reasoning before a block of its reply; its provider needs it again with that block.
 
     Attributes:
         provider: the only provider that receives the reasoning.
@@ -116,7 +116,7 @@ def _is_none(value: object) -> bool:
 
 
 class TextBlock(Shape):
-    """Text.
+    """A text.
 
     Attributes:
         type: the kind of block.
@@ -141,7 +141,7 @@ class ImageBlock(Shape):
 
 
 class AudioBlock(Shape):
-    """Sound; ``data`` is base64."""
+    """A sound; ``data`` is base64."""
 
     type: Literal["audio"] = "audio"
     data: str

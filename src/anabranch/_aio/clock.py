@@ -102,7 +102,7 @@ MINUTE = 60.0
 
 
 class ThrottledWarning:
-    """One kind of warning that other programs can cause as often as they like."""
+    """A warning that other programs can cause often, logged at most once a minute."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger

@@ -74,7 +74,7 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def none_of(operations: Iterable[Awaitable[Any]], refusal: Exception) -> NoReturn:
-    """Close all operations unstarted, and raise ``refusal``."""
+    """Close all operations before they start, and raise ``refusal``."""
     await cancel_and_wait([each for each in operations if isinstance(each, asyncio.Future)])
     for each in operations:
         if iscoroutine(each):

@@ -1,4 +1,4 @@
-"""Questions and samples of a tool: the requests and replies of its context, and the ports that answer.
+"""Questions to the user and samples of a model: requests, replies, and the ports that answer.
 
 tokens.py            estimates of the tokens of requests and replies
 replies.py           a reply's tool calls, and the form of a structured answer

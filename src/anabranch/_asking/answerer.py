@@ -1,4 +1,4 @@
-"""The port for answers to a tool's questions: a test, a terminal, a chat, or an MCP client's user.
+"""The port for answers to a tool's questions: from a test, a terminal, a chat, or an MCP client.
 
 Every edge that answers questions in this process takes an :class:`Answerer`: ``run_tool``, the
 client side of MCP, the saga client, an agent, and the replay checker. :func:`answer_all` has an
@@ -79,7 +79,7 @@ class Absent:
     )
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Refuse.
+        """Refuse, because no model is there.
 
         Raises:
             AnswerError: always.
@@ -88,7 +88,7 @@ class Absent:
         raise AnswerError("there is no model to answer")
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Decline."""
+        """Decline the question."""
         del request, step_id
         return ElicitReply(action="decline")
 
@@ -100,7 +100,7 @@ class Absent:
 
 
 class Forwarding:
-    """The base of answerers that change another answerer: passes everything on."""
+    """The base of answerers that change another answerer: passes every call on to that answerer."""
 
     def __init__(self, answerer: Answerer) -> None:
         self._answerer = answerer

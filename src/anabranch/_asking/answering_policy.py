@@ -84,7 +84,7 @@ class PolicedAnswerer(Forwarding):
 
     @contextmanager
     def calling(self, tool: str) -> Generator[None]:
-        """Mark that ``tool`` is being called, since a request to sample does not name its tool."""
+        """Mark ``tool`` as called in the block, because a server's request to sample names no tool."""
         self._tools[tool] += 1
         try:
             yield
@@ -110,7 +110,7 @@ class PolicedAnswerer(Forwarding):
         return None if tool is None else f"This client answers no samples for the tool {tool!r}."
 
     def _excess(self) -> str | None:
-        """Count this sample, or return why there are too many."""
+        """Count this sample, or return the reason why the policy allows no further sample."""
         most, now = self._policy.max_samples_per_minute, self._now()
         if most is None:
             return None

@@ -1,4 +1,4 @@
-"""The conversation of one branch, as each task sees it: the inherited messages, and the messages since.
+"""The conversation of one branch for each of its tasks: inherited messages, and messages since.
 
 Each task that the author starts sees the messages of its parent at its start, and its own messages.
 Two concurrent tasks cannot share one list of messages; sub-branches bring their results together.
@@ -39,7 +39,7 @@ class IdentityMemo(Generic[K, V]):
         self._latest: tuple[list[int], list[V]] = [], []
 
     def __call__(self, each: Sequence[K]) -> Sequence[V]:
-        """Return the values of these objects; an error of ``function`` is not stored."""
+        """Return the value of ``each`` object; store no error of ``function``."""
         ids, (before, values) = list(map(id, each)), self._latest
         if ids[: len(before)] != before:
             values = []
@@ -93,13 +93,13 @@ class Conversation:
         return self._inherited + tuple(message for _, group in said.groups for message in group)
 
     def take_place(self, scope: Scope) -> int:
-        """Return the place of the new prompt in the conversation, counted from 1."""
+        """Return the number of the new prompt in the conversation, counted from 1."""
         said: _Said = scope.memory.get(self, _NOTHING)
         scope.memory = {**scope.memory, self: said._replace(places=said.places + 1)}
         return said.places + 1
 
     def append(self, scope: Scope, place: int, messages: tuple[Message, ...]) -> None:
-        """Add messages at ``place``."""
+        """Add messages as the prompt of number ``place`` and its answer."""
         said: _Said = scope.memory.get(self, _NOTHING)
         groups = sorted((*said.groups, (place, messages)), key=lambda group: group[0])
         scope.memory = {**scope.memory, self: said._replace(groups=tuple(groups))}

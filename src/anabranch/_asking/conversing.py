@@ -109,7 +109,7 @@ class Talk:
     options: SampleOptions
 
     async def run(self, adding: Callable[[tuple[Message, ...]], None]) -> SampleResult[None]:
-        """Return the last reply, and pass the messages of the talk to ``adding``."""
+        """Ask the model until it calls no tool; return its last reply. ``adding`` gets all messages."""
         start, used = len(self.messages) - 1, _ids_in(self.messages)
         for _ in range(self.max_rounds):
             here = self.view(self.messages)

@@ -48,7 +48,7 @@ def asked_again(message: str, reason: str) -> str:
 
 
 def fields_asked_again(message: str, names: Container[str]) -> tuple[str, set[str]]:
-    """Return the question in ``message``, and the fields in ``names`` to which its reason refers.
+    """Split a repeated question into its message, and the fields that its reason names.
 
     No field is returned if the question is new, or if its reason refers to no field.
     """
@@ -108,7 +108,7 @@ def find_question(
 
 
 def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> None:
-    """Check that the host shows this question now.
+    """Check that the host can show a question, and that the branch may ask it now.
 
     Raises:
         ElicitInBranchError, ConcurrentElicitError: if the host does not allow the question.
@@ -157,7 +157,7 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
 
 
 def _result(job: ElicitJob, value: JsonValue) -> ElicitResult[Any]:
-    """Return the result in a reply.
+    """Return the result of the elicitation for a user's reply.
 
     Raises:
         ValidationError: if ``value`` is no reply, or does not fit the model.
@@ -184,10 +184,10 @@ def _read(value: JsonValue) -> tuple[str, object]:
 
 
 def _filled_in(model: type[BaseModel], given: object) -> BaseModel:
-    """Return the form's content as given or, if that does not fit, in its plain meaning.
+    """Return the form's content; if it does not fit, convert values whose meaning is clear.
 
     Raises:
-        ValidationError: if neither fits.
+        ValidationError: if the content does not fit after the conversion either.
     """
     try:
         return model.model_validate(given)

@@ -1,4 +1,4 @@
-"""An edge's offer to a tool, besides answers: capabilities, and a model of the server's own.
+"""The capabilities that an edge offers to a tool, and the model of the server, if any.
 
 The module also has ``Runnable``, the part of a tool that ``call_tool`` needs.
 """
@@ -30,7 +30,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The questions that the other side can answer, and the way this host shows them.
+    """The kinds of questions that the other side of an edge can answer.
 
     ``requires=`` of a tool and :class:`CapabilityError` use the names in :meth:`names`.
     ``sampling_context``: a model request may include the context of MCP servers.
@@ -75,7 +75,7 @@ _EVERYTHING = Capabilities()
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """An edge's offer to a tool, besides answers: capabilities, and the server's own model.
+    """The capabilities that an edge offers to a tool, and the model of the server, if any.
 
     ``own`` has the capabilities of the server's model. This model answers in place of the client's
     or, with ``prefer_client``, only if the client cannot sample or refuses. ``unreachable`` means
@@ -91,7 +91,7 @@ class Host:
     principal: str = ""
 
     def asks_own_model(self, *names: str) -> bool:
-        """Return whether a sample that needs ``names`` goes to the server's own model first."""
+        """Return whether a sample that needs these capabilities goes to the server's model first."""
         if self.sampler is None:
             return False
         return not (self.prefer_client and all(map(self.capabilities.has, names)))
@@ -146,7 +146,7 @@ class Runnable(Protocol[T_co]):
     returned_by: Callable[..., Any]
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments in the types of the body, or raise ``InvalidArgumentsError``."""
+        """Return the arguments in the types of the parameters, or raise ``InvalidArgumentsError``."""
         ...
 
     async def run(
@@ -159,7 +159,7 @@ class Runnable(Protocol[T_co]):
 
 
 def find_tool(name: str, bound: Mapping[str, Runnable[Any]]) -> Runnable[Any]:
-    """Return the tool of that name.
+    """Return the tool named ``name`` among the tools in ``bound``.
 
     Raises:
         ToolError: if no tool of that name is bound to the branch.

@@ -86,7 +86,7 @@ class WantedForm:
         return self.schema.get("type") == "object"
 
     def read(self, reply: SampleReply) -> tuple[Any, str | None]:
-        """Return the answer in a reply, and the problem of the reply, if any."""
+        """Return the structured answer in a reply, and the problem with the reply, or ``None``."""
         given = [call for call in reply.tool_calls if call.name == SCHEMA_TOOL]
         try:
             if given and given[0].malformed is None:
@@ -106,7 +106,7 @@ class WantedForm:
         return self.adapter.dump_json(encodable(value), by_alias=True, warnings=False).decode()
 
     def _arguments(self, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - of any type
-        """Return the answer in a tool's arguments.
+        """Return the structured answer in the arguments of a tool call.
 
         Raises:
             ValidationError: if the arguments do not fit.
@@ -124,7 +124,7 @@ class WantedForm:
             return self.adapter.validate_json(value)  # a list that is written as a text
 
     def _text(self, text: str) -> Any:  # noqa: ANN401 - of any type
-        """Return the answer in a text, which may be wrapped like arguments.
+        """Return the structured answer in a text, which may be wrapped like arguments.
 
         Raises:
             ValidationError: if the text does not fit.

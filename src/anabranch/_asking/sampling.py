@@ -1,4 +1,4 @@
-"""Requests to a model: one ``ctx.sample(...)`` as requests, with its retries and its price.
+"""Runs one ``ctx.sample(...)``: its requests to a model, its retries, and its tokens.
 
 A reply becomes a ``SampleResult``. The conversation that a prompt continues is in
 ``conversation.py``. Answers come from an edge, or from the server's own ``Sampler``.
@@ -216,7 +216,7 @@ def _request(job: SampleJob, messages: tuple[Message, ...], *, own: bool) -> Sam
 async def _ask(
     job: SampleJob, step_id: str, request: SampleRequest, *, own: bool
 ) -> SampleReply | None:
-    """Return the reply to ``request``; ``None`` for a reply to an earlier request at this step."""
+    """Return the reply to ``request``; ``None`` if it answers an earlier form of the request."""
     call, branch = job.call, job.scope.branch
 
     def admitted() -> SampleRequest:
@@ -248,7 +248,7 @@ async def _ask(
 
 
 def _refused_reply(entry: Entry) -> SampleReply | None:
-    """Return the reply that a refused answer holds, since its tokens are spent; or ``None``."""
+    """Return the reply in a refused answer, whose tokens are spent, or ``None``."""
     try:
         return SampleReply.model_validate(entry.value)
     except ValidationError:
@@ -269,7 +269,7 @@ _message_fingerprints: IdentityMemo[Message, str] = IdentityMemo(_pin_message)
 
 
 def count_answers(journal: Journal) -> None:
-    """Reserve exactly the used tokens for each sample that was answered since the last round.
+    """Reserve for each sample that was answered since the last round the tokens that it has used.
 
     A sample is charged when the body reads the answer, possibly after the body has asked something
     new.
@@ -288,7 +288,7 @@ def count_answers(journal: Journal) -> None:
 
 
 def _read(job: SampleJob, step_id: str, entry: Entry, *, own: bool) -> SampleReply:
-    """Read the recorded reply.
+    """Return the reply in a recorded answer.
 
     Raises:
         StepFailed: if the answer is not a reply; recorded as the outcome, so that a replay ends the

@@ -79,7 +79,7 @@ def _webp(head: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg(head: bytes) -> tuple[int, int] | None:
-    """Return the size in the first segment that begins a frame."""
+    """Return the size in the first segment of a JPEG that begins a frame."""
     at = len(_JPEG)
     while at + 4 <= len(head) and head[at] == _MARK:
         marker = head[at + 1]

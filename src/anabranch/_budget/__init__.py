@@ -1,4 +1,4 @@
-"""Limits, accounts of tokens, and shares of a server: the usage of a branch, an agent or a caller."""
+"""Limits of branches, accounts of tokens, and each caller's share of a server's places."""
 
 from anabranch._budget.account import Account, BudgetError, Reservation
 from anabranch._budget.limits import UNLIMITED, FullShareError, Limits, Shares, by_address

@@ -53,7 +53,7 @@ class Reservation:
         self._holders.append(account)
 
     def release(self) -> None:
-        """Stop counting this reservation: its request was not made, or is settled."""
+        """Stop counting this reservation, because its request was not made or is settled."""
         for account in self._holders:
             account.reserved -= self.tokens
             account.reserved_cost -= self.cost
@@ -62,7 +62,7 @@ class Reservation:
 
 
 class Account:
-    """The spent and reserved tokens of one branch or one turn, with everything inside it.
+    """The spent and reserved tokens of one branch or one turn, and of all branches inside it.
 
     Attributes:
         name: the name of the spender, for errors.
@@ -128,7 +128,7 @@ class Account:
         return most is not None and (self.tokens >= most or self.tokens + self.reserved > most)
 
     def reserve(self, least: int, most: int, cost: float = 0.0) -> Reservation:
-        """Reserve ``most`` tokens, or the tokens left if these are at least ``least``; and ``cost``.
+        """Reserve ``cost`` and ``most`` tokens, or the tokens left if at least ``least`` are left.
 
         Raises:
             BudgetError: if a budget has fewer tokens left than ``least``, or no cost left at all.
@@ -142,7 +142,7 @@ class Account:
         return reservation
 
     async def reserve_in_turn(self, least: int, most: int, cost: float = 0.0) -> Reservation:
-        """Reserve like :meth:`reserve`, but wait while others may still return reserved tokens.
+        """Reserve like :meth:`reserve`, but wait while other requests may free reserved tokens.
 
         So a reservation that its holder returns unspent neither refuses nor shortens this request.
         """
@@ -151,11 +151,11 @@ class Account:
         return self.reserve(least, most, cost)
 
     def is_busy(self, tokens: int) -> bool:
-        """Return whether ``tokens`` fit only after others return reserved tokens."""
+        """Return whether ``tokens`` fit only after other requests free reserved tokens."""
         return self._busy(tokens, 0.0) is not None
 
     def reserved_before(self, tokens: int) -> Reservation:
-        """Return the reservation that this account had when it was read from a record."""
+        """Return a reservation of ``tokens`` that this account, read from a record, counts already."""
         reservation = Reservation(tokens)
         self.reserved -= tokens
         reservation.hold_in(self)
@@ -164,7 +164,7 @@ class Account:
     def settle(
         self, reservation: Reservation | None, tokens: int, cost: float = 0.0
     ) -> list[Account]:
-        """Charge the usage in place of ``reservation``, here and in every account around.
+        """Charge the usage, in place of ``reservation``, to this account and all around it.
 
         Returns the accounts that have now reached :data:`WARN_AT`; each is returned once.
         """
@@ -191,13 +191,13 @@ class Account:
                 raise BudgetError(account, "tokens", account.tokens)
 
     def changed(self) -> asyncio.Future[None]:
-        """Return a future that is done when a reservation is returned."""
+        """Return a future that is done when a reservation of this account is released."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting = [*(self._waiting or ()), future]
         return future
 
     def wake(self) -> None:
-        """Let the waiting requests look again."""
+        """Let the requests that wait for tokens check the account again."""
         waiting, self._waiting = self._waiting, None
         for future in waiting or ():
             if not future.done():
@@ -211,7 +211,7 @@ class Account:
             account = account.parent
 
     def _short_of(self, tokens: int, cost: float) -> Iterator[BudgetError]:
-        """Yield an error for each budget that does not have this much left now."""
+        """Yield an error for each budget in which ``tokens`` or ``cost`` exceed the rest."""
         for account in self._lineage():
             taken = account.tokens + account.reserved
             if account.max_tokens is not None and taken + tokens > account.max_tokens:
@@ -222,6 +222,6 @@ class Account:
                 yield BudgetError(account, "cost", tokens)
 
     def _busy(self, tokens: int, cost: float) -> Account | None:
-        """Return an account that has this much only after others return reserved tokens."""
+        """Return an account that lacks ``tokens`` or ``cost`` until other requests free theirs."""
         short = (refusal.account for refusal in self._short_of(tokens, cost))
         return next((each for each in short if each.reserved or each.reserved_cost), None)

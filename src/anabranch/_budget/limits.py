@@ -66,7 +66,7 @@ UNLIMITED = Limits()
 
 
 class FullShareError(Exception):
-    """A caller already holds the maximum number of places."""
+    """A caller already holds its maximum number of the server's places."""
 
 
 class Shares:
@@ -81,12 +81,12 @@ class Shares:
         self._held: Counter[str] = Counter()
 
     def is_full(self, caller: str) -> bool:
-        """Return whether the caller already holds the maximum."""
+        """Return whether the caller already holds its maximum number of places."""
         return self.most is not None and self._held[caller] >= self.most
 
     @contextmanager
     def place(self, caller: str) -> Generator[None]:
-        """Hold a place inside the block.
+        """Hold one of the caller's places inside the block.
 
         Raises:
             FullShareError: if the caller already holds the maximum.

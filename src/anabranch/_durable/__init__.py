@@ -1,4 +1,4 @@
-"""Calls that outlive a process: each round is recorded once, and repeated for every equal request.
+"""Calls that outlive a process: the store records each round once; an equal request gets its reply.
 
 This package has the port of the store, the records of a call, the lease under which one worker at a
 time runs the call, and the expiry of abandoned calls. The package knows no edge: an

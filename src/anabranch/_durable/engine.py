@@ -1,4 +1,4 @@
-"""The ports of engines, which wake waiting calls, and of processes, which show who is alive."""
+"""The ports of engines, which wake waiting calls, and of the processes that share a store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Processes(Protocol):
         ...
 
     async def enter(self) -> None:
-        """Appear alive from now on, until the store is closed; a second call does nothing.
+        """Show that this process is alive, until the store closes; a second call does nothing.
 
         Raises:
             StoreError: if the store failed; the others would take this process for dead.
@@ -44,7 +44,7 @@ class UnknownProcesses:
         self.name: str = secrets.token_hex(6)
 
     async def enter(self) -> None:
-        """Do nothing: no other process could see this one."""
+        """Do nothing: no other process could see whether this process is alive."""
 
     async def dead(self, names: Collection[str]) -> Collection[str]:
         """Return no name."""
@@ -98,7 +98,7 @@ class Engine(Protocol):
     """Wakes calls. Methods raise :class:`~anabranch.StoreError` if the engine cannot be reached."""
 
     async def wake(self, wake: Wake) -> None:
-        """Have some worker advance the call at least once; return before that happens.
+        """Ask that some worker advances the call at least once; return before a worker does.
 
         The death of a worker may lose the wakes that it has taken, since the store has the work.
         If a worker is advancing the call for another wake, the call is advanced again afterwards.

@@ -1,4 +1,4 @@
-"""The stored forms of a round: its entries, answers and notes as text, and the answers from pages.
+"""The stored forms of a round: its entries, answers and notes as text; and answers given on pages.
 
 ``merge`` adds stored entries to a journal again. A journal that travels between rounds has a
 different text form (``Journal.dumps``).
@@ -154,7 +154,7 @@ def notes_text(
 
 
 def load_notes(text: str) -> Notes:
-    """Return the notes in a text; empty for the round with which a line of a call begins."""
+    """Return the notes in a text; empty notes for an empty text, as a line's first round has."""
     if not text:
         return Notes()
     noted: dict[str, Any] = json.loads(text)

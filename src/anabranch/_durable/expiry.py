@@ -1,4 +1,4 @@
-"""The reaper: it ends calls that were not continued before their deadline, and deletes old calls.
+"""The reaper ends calls that no client continued before their deadline, and deletes old calls.
 
 An expired call is compensated: its undos run in reverse order, and it cannot be continued. The call
 knows its undos; this module only decides when they run. Any number of processes may run a reaper
@@ -72,11 +72,11 @@ class Reaper:
         self._ending: dict[str, asyncio.Task[bool]] = {}
 
     async def run(self) -> NoReturn:
-        """Make a pass every :data:`INTERVAL` seconds, until cancelled."""
+        """End the expired calls every :data:`INTERVAL` seconds, until cancelled."""
         await run_every(self._calls.runtime.clock, INTERVAL, "expired calls", self.expire)
 
     async def expire(self) -> int:
-        """Make one pass; return the number of calls that it has ended.
+        """End the expired calls, and delete old ones; return the number of calls that have ended.
 
         A failure with one call is logged, and the other calls are ended.
 
@@ -147,12 +147,12 @@ class Reaper:
         del self._ending[line]
 
     def _lease(self, line: str) -> Lease:
-        """Return the lease on a call, not yet taken."""
+        """Return an object with which to take the lease on a call."""
         store, clock, seconds = self._policy.store, self._calls.runtime.clock, self._policy.lease
         return Lease(store, line, clock, seconds=seconds)
 
     async def _try_to_end(self, record: CallRecord, lease: Lease | None = None) -> bool:
-        """End a stopped call under a lease that is held, or else a due call that no worker runs."""
+        """End a call: under ``lease`` if given, otherwise only if it is due and no worker runs it."""
         try:
             with call_in_logs(record.call_id):
                 if lease is not None:
@@ -213,7 +213,7 @@ class Reaper:
 
 
 def _end_of(record: CallRecord) -> CallEvent:
-    """Return the event that ends a compensated call, whichever worker has compensated it."""
+    """Return the event that ends a call after its compensations, by the reason for its end."""
     if record.failure is not None:
         return CallEvent.RAISE
     return CallEvent.STOP if record.is_stopped else CallEvent.EXPIRE

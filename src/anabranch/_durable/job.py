@@ -104,7 +104,7 @@ class RunningCalls:
 
     @contextmanager
     def track(self) -> Generator[None]:
-        """Count the current task as running, within the block."""
+        """Count the current task as a running call until the block ends."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("A call must run in an asyncio task.")

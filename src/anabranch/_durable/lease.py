@@ -40,7 +40,7 @@ class Leases(Protocol):
         ...
 
     async def renew(self, name: str, owner: str, until: float, /) -> bool:
-        """Extend a lease to ``until``, even after its end; return false if ``owner`` does not have it."""
+        """Extend a lease, even an ended lease; return false if ``owner`` does not have it."""
         ...
 
     async def release(self, name: str, owner: str, /) -> None:
@@ -94,7 +94,7 @@ class RenewedLease:
         await run_shielded(self._release())
 
     async def take_by(self, ask: Callable[[float], Awaitable[T]]) -> T:
-        """Take the lease, and renew it from then on; return the result of ``ask``, true if it was taken.
+        """Take the lease by ``ask``, and renew it from then on; return the result of ``ask``.
 
         ``ask`` asks the store for the lease, until the given time.
 
@@ -144,11 +144,11 @@ class RenewedLease:
 
     @property
     def is_over(self) -> bool:
-        """Whether the lease has run out, so that another worker may have it by now."""
+        """Whether the lease has run out, so that another worker may have taken it."""
         return self.is_lost or self._clock.now() >= self._until
 
     def lose(self) -> None:
-        """Declare the lease lost, since the holder was too slow; another worker may continue."""
+        """Declare the lease lost, because its holder was too slow, and report the loss once."""
         if not self.is_lost:
             self.is_lost = True
             self._on_lost()
@@ -171,7 +171,7 @@ class RenewedLease:
                 self._until = until
 
     async def give_up(self) -> None:
-        """Stop renewing the lease: the last write releases it, or it runs out."""
+        """Stop renewing the lease: the holder's last write releases it, or it runs out."""
         await self._stop_renewing()
         self._may_be_held = False
 
@@ -214,7 +214,7 @@ class Lease(RenewedLease):
         answers: Mapping[str, str] | None = None,
         new: CallRecord | None = None,
     ) -> OpenedRound:
-        """Wait until the lease is free and take it, with a round; return the round's record.
+        """Wait until the lease is free, take it, and open round ``number``; return the record.
 
         The lease is free as soon as its owner's process is dead, and is renewed from then on. If
         the round cannot be opened, its record is returned immediately, and nothing is taken; see
@@ -244,7 +244,7 @@ class Lease(RenewedLease):
                 wait = min(2 * wait, LONGEST_RETRY)
 
     async def take_to_undo(self, *, is_due: bool) -> CallRecord | None:
-        """Take the lease, if it is free, to undo the call's effects; return the call.
+        """Take the lease, if it is free, to undo the call's effects; return the call or ``None``.
 
         The lease is free if its owner's process is seen to be dead; over Postgres that takes
         several looks.
@@ -260,7 +260,7 @@ class Lease(RenewedLease):
         return taken
 
     async def _released_for_the_dead(self) -> bool:
-        """Release the lease if its owner's process is dead; return whether it was."""
+        """Release the lease if its owner's process is dead; return whether the process is dead."""
         found = await self._store.find(self._line)
         held = None if found is None else found.lease
         if held is None or held.process not in await self._processes.dead([held.process]):
@@ -272,7 +272,7 @@ class Lease(RenewedLease):
     async def end_round(
         self, record: RoundRecord, event: CallEvent, *, deadline: float
     ) -> RoundRecord:
-        """Write the round's end, move the call, and release the lease, atomically; return the record.
+        """Write the round's end and the call's state, and release the lease; return the stored end.
 
         Raises:
             StoreError: if the store failed, or another worker has taken the lease over, and the
@@ -286,7 +286,7 @@ class Lease(RenewedLease):
         return ended
 
     async def move(self, event: CallEvent, *, deadline: float | None = None) -> bool:
-        """Move the call by an event that ends the lease; see :meth:`CallStore.move`.
+        """Change the call's state by an event that ends the lease; see :meth:`CallStore.move`.
 
         Raises:
             StoreError: if the store failed.
@@ -297,7 +297,7 @@ class Lease(RenewedLease):
         return moved
 
     async def adopt(self, version: str) -> bool:
-        """Change the version of the call's code to this one; see :meth:`CallStore.adopt`.
+        """Set ``version`` as the version of the call's code; see :meth:`CallStore.adopt`.
 
         Raises:
             StoreError: if the store failed.

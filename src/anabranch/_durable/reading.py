@@ -40,7 +40,7 @@ class StoredCalls:
         self._max_state = max_state
 
     async def load(self, state: str) -> Journal:
-        """Return the journal of a state that a round has handed out.
+        """Return the journal in ``state``, which an earlier round gave to the client.
 
         Raises:
             InvalidTokenError: if the state refers to a record that the store does not have, or
@@ -58,7 +58,7 @@ class StoredCalls:
             raise InvalidTokenError from problem
 
     async def shortened(self, state: str) -> str:
-        """Return a reference to a state that a round has handed out, if the state is stored.
+        """Return a reference to ``state`` if the server has a store, otherwise ``state`` itself.
 
         Raises:
             ToolError: if the store does not answer.
@@ -69,7 +69,7 @@ class StoredCalls:
         return refer(journal.line, journal.rounds - 1, state)
 
     async def find(self, line: str, principal: str) -> CallRecord | None:
-        """Return the call of that name, if it is stored here and belongs to ``principal`` alone.
+        """Return the call named ``line``, if the store has it for ``principal`` alone.
 
         A call of a conversation is not found: the conversation continues the call.
 
@@ -84,7 +84,7 @@ class StoredCalls:
         return record if is_theirs else None
 
     async def waiting(self, line: str, replies: Replies[R]) -> tuple[R, RoundRecord] | None:
-        """Return the reply with which a stored call waits for answers, and its round.
+        """Return the last reply of a stored call that waits for answers, and its round.
 
         ``None`` if the call does not wait, or waits at another edge.
 
@@ -101,7 +101,7 @@ class StoredCalls:
         return None if reply is None else (reply, last)
 
     def repeated(self, replies: Replies[R], line: str, record: RoundRecord) -> R | None:
-        """Return the reply of a stored round, or ``None`` if it belongs to another edge."""
+        """Return the reply of a stored round, or ``None`` if the round belongs to another edge."""
         policy = self._policy
         return None if policy is None else repeat_reply(policy, replies, line, record)
 
@@ -119,7 +119,7 @@ class StoredCalls:
 
 @contextmanager
 def store_errors_mapped() -> Generator[None]:
-    """Report a failure of the store to the client, without details."""
+    """Report a failure of the store in the block to the client, without details."""
     try:
         yield
     except StoreError as error:

@@ -42,15 +42,15 @@ class Replies(Protocol[R]):
 
     @property
     def kind(self) -> str:
-        """The edge's name; a reply of another kind cannot be repeated here."""
+        """The edge's name; this edge cannot repeat a reply of another kind."""
         ...
 
     def make(self, asks: tuple[Ask, ...], state: str, /) -> R:
-        """Return the reply with the questions ``asks``, which hands out ``state``."""
+        """Return the reply with the questions ``asks``, and with ``state`` for the client."""
         ...
 
     def dump(self, reply: R, /) -> dict[str, Any]:
-        """Return the reply as JSON; it may omit everything that the state has."""
+        """Return the reply as JSON, which may omit everything that the state contains."""
         ...
 
     def load(self, stored: dict[str, Any], state: str, /) -> R:
@@ -74,7 +74,7 @@ _ONLY_ONCE = "This call has ended, and its result cannot be given a second time.
 
 
 def value_text(tool: Tool[Any], value: object) -> str:
-    """Return the text for a tool that returned ``value``."""
+    """Return the text that the store keeps as the reply of a tool that returned ``value``."""
     try:
         return _dumps({"value": codec_of(tool.returned_by).encode(tool.name, value)})
     except SerializationError:
@@ -82,12 +82,12 @@ def value_text(tool: Tool[Any], value: object) -> str:
 
 
 def asked_text(replies: Replies[R], reply: R) -> str:
-    """Return the text for a round that ended with open questions."""
+    """Return the text that the store keeps as the reply of a round with open questions."""
     return _dumps({"kind": replies.kind, "asked": replies.dump(reply)})
 
 
 def error_text(error: Exception, foreign: ForeignErrors | None) -> str:
-    """Return the text for a call that failed."""
+    """Return the text that the store keeps as the reply of a failed call."""
     dumped = None if foreign is None else foreign.dump(error)
     if dumped is not None:
         return _dumps({"foreign": dumped})
@@ -98,7 +98,7 @@ def error_text(error: Exception, foreign: ForeignErrors | None) -> str:
 def repeat_reply(
     policy: Durability, replies: Replies[R], line: str, record: RoundRecord
 ) -> R | None:
-    """Return the reply of a round that ended with open questions, or ``None`` for another edge's."""
+    """Return the stored reply of a round with questions; ``None`` for a reply of another edge."""
     stored = json.loads(record.reply)
     if stored.get("kind") != replies.kind:
         return None
@@ -134,7 +134,7 @@ def repeat_value(
 
 
 def load_error(error: dict[str, Any] | None) -> Exception:
-    """Return the error with which a call has failed; an error that was masked stays masked."""
+    """Return the error in a stored reply; in place of a masked error, a ``RuntimeError``."""
     if error is None:
         return RuntimeError("the tool failed when it was first run")
     return error_from_json(error)
@@ -222,7 +222,7 @@ class StoreRecorder:
         await self._written(write, f"the undo of step {step_id!r}")
 
     async def _written(self, write: Callable[[], Awaitable[T]], done: str) -> T:
-        """Return the result of ``write``; ``done`` names the action that only this process knows of."""
+        """Return the result of ``write``; an error of the store names the effect ``done``."""
         try:
             return await (self._lease.while_held(write) if done else write())
         except UnknownCallError:

@@ -1,4 +1,4 @@
-"""Runs a recorded call's tool over the record, to see whether this code takes the same way.
+"""Runs a tool over a recorded call, to see whether the present code repeats the record.
 
 The engine replays the call and does nothing new (``Call.replay``): no effect, question, sample,
 notice, undo or write. Only code outside of steps has effects. So another version of the code learns
@@ -35,7 +35,7 @@ class _Standing:
         return self
 
     def cancel(self) -> None:
-        """Do nothing: no callback is ever called."""
+        """Do nothing, because this clock calls no callback."""
 
 
 async def rehearse(

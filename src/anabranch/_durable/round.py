@@ -1,4 +1,4 @@
-"""One round of a call: opened, then repeated from its record, or played and recorded, and ended.
+"""Opens one round of a call; repeats the record of an ended round, or runs and records the round.
 
 With a store, a repeated request gets the outcome of the first, and an interrupted round continues
 at the point of interruption. A round accepts one set of answers. A different answer is refused, or
@@ -60,7 +60,7 @@ R = TypeVar("R")
 
 
 class UnrecordedRound:
-    """A round without a store: the state that it hands out is the only record."""
+    """A round without a store: the state that the client gets is the only record."""
 
     recorder: None = None
 
@@ -88,11 +88,11 @@ class UnrecordedRound:
         return replies.make(asks, state)
 
     async def given_up(self) -> None:
-        """End a call without a record and without a reply."""
+        """End a call without a reply; without a store, there is nothing to write."""
 
 
 class StoredRound:
-    """A round to play, under the lease on its call. :meth:`Rounds.open` makes it.
+    """A round to run, under the lease on its call, from :meth:`Rounds.open`.
 
     Attributes:
         recorder: the recorder for the call.
@@ -165,7 +165,7 @@ class StoredRound:
         return None if ended == mine else ended
 
     def _asked_since(self, asks: tuple[Ask, ...], now: float) -> float | None:
-        """Return the time since which a user is asked: now, unless a question was open before."""
+        """Return the time since which a question to a user is open without a break, or ``None``."""
         asked = {ask.step_id for ask in asks if ask.kind in {"elicit", "url"}}
         if asked & self._open and self._asked is not None:
             return self._asked
@@ -271,12 +271,12 @@ class Rounds:
         return StoredRound(self, job, journal, lease, opened)
 
     def expires(self, job: Job, journal: Journal) -> float:
-        """Return the expiry of a call that waits from now on, or from the end of its sleep."""
+        """Return the time at which a call expires if its client does not continue it."""
         until = wakes_at(journal) if job.wakes else None
         return max(self.runtime.clock.now(), until or 0.0) + self.policy.expire_after
 
     async def _postpone_expiry(self, job: Job, journal: Journal, ended: RoundRecord) -> None:
-        """Restart the time until a waiting call expires, since its client has repeated a request."""
+        """Restart the time until a waiting call expires: its client has repeated a request."""
         store = self.policy.store
         if ended.state and ended == await store.last_round(journal.line):
             deadline = self.expires(job, Journal.loads(ended.state))
@@ -284,7 +284,7 @@ class Rounds:
                 await store.answer(journal.line, {}, by="", deadline=deadline)
 
     async def _take_over(self, job: Job, journal: Journal, call: CallRecord, lease: Lease) -> None:
-        """Change a call of other code to this version, if this code takes the same way.
+        """Give a call of another code version this version, if this code repeats the call's record.
 
         Raises:
             OtherVersionError: if this code takes another way. The call is then ready for other
@@ -304,7 +304,7 @@ class Rounds:
         raise OtherVersionError(journal.line, call.version)
 
     async def _fork(self, job: Job, journal: Journal, answers: Mapping[str, Answer]) -> None:
-        """Refuse another answer to an answered round, or start a line with that answer."""
+        """Refuse different answers to an answered round, or give them to a new line of the call."""
         store = self.policy.store
         if self.policy.forks == "reject":
             raise _refused(journal, f"round {journal.rounds} was answered differently before")
@@ -348,7 +348,7 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
 
 
 def _is_expired(call: CallRecord) -> bool:
-    """Return whether the call has ended because its time was over, or a stop ended it.
+    """Return whether the call has ended because its time was over, or because a user stopped it.
 
     Some reaper undoes such a call, now or later. The body does not continue.
     """

@@ -52,7 +52,7 @@ class EventBatch(NamedTuple):
 
 
 class MissedEventsError(Exception):
-    """A reader asks for events that are not stored: pruned, lost in a crash, or never appended."""
+    """A reader asks for events that the store has deleted, lost in a crash, or never had."""
 
     def __init__(self, run: str, after: int, last: EventId) -> None:
         self.last = last
@@ -188,7 +188,7 @@ class RunEvents(Protocol):
         ...
 
     async def id_of(self, run: str, number: int | None = None) -> EventId:
-        """Return the id of an event, by default of the last, whose mark outlives its deletion."""
+        """Return the id of an event; by default of the last event, even if that event was deleted."""
         ...
 
     def follow(self, run: str, after: int | EventId) -> AsyncGenerator[EventBatch]:
@@ -213,13 +213,13 @@ class RunEvents(Protocol):
         ...
 
     async def queued(self, run: str) -> QueuedTurn | None:
-        """Return the queued turn of a run."""
+        """Return the turn that begins after the ``waiting`` turn of the run, or ``None``."""
         ...
 
     async def claim(
         self, now: float, until: float, limit: int, *, version: str = ""
     ) -> Sequence[str]:
-        """Return runs with work that is due at ``now`` for a worker, and put the work off ``until`` a time.
+        """Return runs with work that is due at ``now``, and postpone the work ``until`` a time.
 
         The work is a ``ready`` turn, or a ``waiting`` one whose time has come, that a worker of
         ``version`` may take. Or it is a look at a run without a turn. The most overdue run comes
@@ -244,7 +244,7 @@ class RunEvents(Protocol):
     async def move(
         self, run: str, turn: TurnRecord, to: TurnRecord | None, *, now: float = math.inf
     ) -> bool:
-        """Replace the record of a turn, or delete it.
+        """Replace the record ``turn`` by the record ``to``, or delete it if ``to`` is ``None``.
 
         Return false, without any change, if the run no longer has ``turn``, or the turn is due
         after ``now``. The time ``due`` of ``turn`` itself does not count.
@@ -256,11 +256,11 @@ class RunEvents(Protocol):
         ...
 
     async def look(self, run: str, at: float) -> None:
-        """Let the next look at a run be at a time, unless an earlier one is due."""
+        """Schedule a worker's look at a run ``at`` a time, unless an earlier look is scheduled."""
         ...
 
     async def looked(self, run: str, at: float, *, now: float) -> None:
-        """Let the next look be at a time, infinite for none, after a look at a run without a turn.
+        """After a look at a run without a turn, schedule the next; infinity stands for no look.
 
         A look that is due at ``now`` stays, since it was asked for meanwhile.
         """
@@ -283,7 +283,7 @@ class RunEvents(Protocol):
         ...
 
     async def release(self, run: str, owner: str) -> None:
-        """End the turn of ``owner`` without an event; do nothing if it does not hold the lease."""
+        """End the turn of ``owner`` without an event; do nothing if ``owner`` has no lease."""
         ...
 
     async def prune(self, before: float, limit: int) -> int:

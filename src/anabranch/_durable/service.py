@@ -95,7 +95,7 @@ class CallService:
     def keyed(
         self, key: str, principal: str, tool: Tool[Any], arguments: Mapping[str, Any]
     ) -> Journal:
-        """Return the journal of a call that begins under an idempotency key, possibly again.
+        """Return the journal of a new call with an idempotency key, or of the same call again.
 
         The call's name follows from the caller and the key: a repeated request is the same call.
         Without a store, which could compare them, the name also follows from the tool and the
@@ -149,7 +149,7 @@ class CallService:
         return repeat_value(job.tool, journal.line, ended, self._foreign)
 
     async def hold(self, tool: Tool[Any], journal: Journal) -> None:
-        """Wait, for a round's patience, while a call sleeps: its client repeats requests too soon.
+        """Wait while a call sleeps, at most a round's patience, to slow its client down.
 
         ``journal`` is the journal after the round.
         """
@@ -192,7 +192,7 @@ class CallService:
             raise
 
     async def _check_running(self, journal: Journal) -> None:
-        """Check that a call may begin; a call that continues, or is repeated under its key, always may.
+        """Check that a call may begin; a call that has begun before may always continue.
 
         Raises:
             ToolError: if too many calls run, or the store does not answer.
@@ -210,14 +210,14 @@ class CallService:
         )
 
     async def undo(self, job: Job, journal: Journal) -> None:
-        """Run the remaining compensations of an unstored call, after an interrupted round."""
+        """Run the remaining compensations of a call without a store, after an interrupted round."""
         if not journal.compensations:
             return
         with suppress(InterruptedError):
             await self._unwind(job, journal, InterruptedError("the call was interrupted"))
 
     async def _unwind(self, job: Job, journal: Journal, error: Exception) -> NoReturn:
-        """End an unstored call with ``error``, after its compensations."""
+        """Run the compensations of a call without a store, then raise ``error``."""
         round_ = UnrecordedRound(job, journal, error)
         await self._run(job, journal, round_, lambda call: call.round())
         raise error

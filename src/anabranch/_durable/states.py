@@ -21,18 +21,18 @@ from anabranch._engine import Answer, Journal, canonical, exceeds, size
 
 
 def name_line(journal: Journal, answers: Mapping[str, Answer]) -> None:
-    """Name ``journal`` as the line that begins with ``answers``."""
+    """Give ``journal`` the name of the line that begins with ``answers``."""
     journal.begin_line(f"~{journal.rounds}.{digest(canonical(dump_answers(answers)))[:12]}")
 
 
 async def begin_line(store: CallStore, record: CallRecord, journal: Journal) -> None:
-    """Store a line with the data of ``record``, whose next round starts from ``journal``."""
+    """Store a new line of a call with the data of ``record``; it continues from ``journal``."""
     waiting = replace(record, state=CallState.WAITING, failure=None, is_stopped=False)
     await store.begin(waiting, after=RoundRecord(journal.rounds - 1, "{}", journal.dumps()))
 
 
 def is_compensated(known: CallRecord, journal: Journal) -> bool:
-    """Return whether the effects of ``journal`` are undone, or being undone, in the line ``known``."""
+    """Return whether the effects of ``journal`` are undone in the call ``known``, or will be."""
     has_failed = known.state in {CallState.FAILED, CallState.UNDOING}
     return known.state in UNDONE or (has_failed and bool(journal.compensations))
 
@@ -94,7 +94,7 @@ def is_reference(state: str) -> bool:
 
 
 async def load_reference(store: CallStore, reference: str) -> str:
-    """Return the state that a reference names.
+    """Return the state to which a reference points.
 
     Raises:
         ValueError: if the store does not have the state.

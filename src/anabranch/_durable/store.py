@@ -151,7 +151,7 @@ class OpenedRound:
     is_leased: bool = False
 
     def was_given(self, answers: Mapping[str, str]) -> bool:
-        """Return whether the client has given ``answers``; answers of others do not bind a client."""
+        """Return whether the client's answers equal ``answers``; answers of others do not count."""
         own, same = (
             {step: text for step, text in each.items() if step not in self.entered}
             for each in (self.answers, answers)
@@ -241,7 +241,7 @@ class CallStore(Protocol):
         ...
 
     async def renew(self, call_id: str, owner: str, until: float) -> bool:
-        """Extend the lease on the call to ``until``, even after its end.
+        """Extend the lease on the call, even an ended lease, to ``until``.
 
         Return false if another owner has taken it since, it was released, or the call is gone. The
         lease is then not taken again, since another worker may have continued the call.
@@ -249,7 +249,7 @@ class CallStore(Protocol):
         ...
 
     async def release(self, call_id: str, owner: str) -> None:
-        """Leave the call, if ``owner`` has the lease; otherwise do nothing.
+        """Release the lease on the call if ``owner`` has the lease; otherwise do nothing.
 
         The round keeps its answers, since effects may depend on them.
         """
@@ -264,7 +264,7 @@ class CallStore(Protocol):
         deadline: float | None = None,
         now: float = -math.inf,
     ) -> dict[str, str] | None:
-        """Put answers of ``by``, who is not the client, into the inbox; an earlier text for a step stays.
+        """Put answers of others than the client into the inbox; a step's earlier answer stays.
 
         All are put there, or none. A ``deadline`` later than the call's becomes the call's, even if
         there is no answer.
@@ -275,7 +275,7 @@ class CallStore(Protocol):
         ...
 
     async def answers(self, call_id: str) -> dict[str, AnswerRecord]:
-        """Return the inbox, by step."""
+        """Return the answers in the call's inbox, by step."""
         ...
 
     async def record(
@@ -305,7 +305,7 @@ class CallStore(Protocol):
         ...
 
     async def undone(self, call_id: str, step_id: str) -> None:
-        """Record that a step's compensation has run, on whichever worker."""
+        """Record that some worker has run a step's compensation."""
         ...
 
     async def undone_steps(self, call_id: str) -> frozenset[str]:
@@ -321,7 +321,7 @@ class CallStore(Protocol):
         owner: str,
         deadline: float,
     ) -> RoundRecord:
-        """Write the end of a round, move the call by ``event``, and release the lease, atomically.
+        """Write a round's end, change the call's state, and release the lease, atomically.
 
         ``deadline`` and the time ``asked`` of the record become the call's. If the round has ended
         before, that end is returned, and nothing is written. Otherwise, if ``owner`` does not have
@@ -352,7 +352,7 @@ class CallStore(Protocol):
     async def move(
         self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
     ) -> bool:
-        """Move a call by an event that ends the lease of ``owner``, possibly with a new deadline.
+        """Change a call's state by an event that ends the lease of ``owner``; set a new deadline if given.
 
         The event is one of ``raise``, ``retry``, ``leave``, ``expire`` and ``stop``. A worker that
         leaves has not run the call: if the round that was opened last has no entries, it returns

@@ -53,7 +53,7 @@ TURN_TRANSITIONS: Mapping[TurnEvent, Mapping[TurnState, TurnState]] = {
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """An unfinished turn in a store.
+    """An unfinished turn in a store of run events.
 
     Attributes:
         id: the turn.
@@ -79,26 +79,26 @@ class TurnRecord:
 
     @property
     def wake(self) -> str:
-        """The name of the wake that calls a worker for the turn in this state."""
+        """The name of the wake for the turn in this state, by which an engine finds a worker."""
         version = f"~{self.version}" if self.version else ""
         time = f"@{self.wakes_at!r}" if self.wakes_at else ""
         return f"{self.id}/{self.attempt}{version}{time}"
 
     def taken(self, owner: str, process: str, until: float) -> TurnRecord:
-        """Return the turn under the lease of an owner in a process, which ends at ``until``."""
+        """Return the record of this turn under a lease of ``owner`` that ends at ``until``."""
         on = self._on(TurnEvent.TAKE)
         return replace(on, owner=owner, process=process, due=until, version="")
 
     def left(self, due: float) -> TurnRecord:
-        """Return the turn that its worker leaves to a called worker."""
+        """Return the record of this turn after its worker has left; another worker looks at ``due``."""
         return replace(self._on(TurnEvent.LEAVE), due=due)
 
     def asleep(self, until: float) -> TurnRecord:
-        """Return the turn that waits for a time; its worker did the work, so the count starts again."""
+        """Return the record of this turn, waiting ``until`` a time, with no attempts counted."""
         return replace(self._on(TurnEvent.SLEEP), due=until, wakes_at=until, attempt=0)
 
     def called(self, due: float) -> TurnRecord:
-        """Return the turn for which a worker looks at ``due``; count a worker that had it."""
+        """Return the record of this turn, due for another worker; count the last one, if any."""
         attempt, wakes_at = self.attempt + bool(self.owner), min(self.wakes_at, due)
         return replace(self._on(TurnEvent.CALL), due=due, wakes_at=wakes_at, attempt=attempt)
 
@@ -108,5 +108,5 @@ class TurnRecord:
 
 
 def begun(turn_id: str, owner: str, process: str, until: float) -> TurnRecord:
-    """Return a new turn under the lease of an owner in a process, which ends at ``until``."""
+    """Return the record of a new turn under a lease of ``owner`` that ends at ``until``."""
     return TurnRecord(turn_id, TurnState.RUNNING, until, owner, process)

@@ -18,7 +18,7 @@ _State: TypeAlias = Literal["undoing", "undos left", "expired"]
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A call that is to be undone.
+    """A call whose compensations still have to run.
 
     Attributes:
         call: the name of the call.
@@ -38,7 +38,7 @@ class Unfinished:
 
 
 async def unfinished(store: CallStore, now: float, limit: int) -> list[Unfinished]:
-    """Return the calls that are to be undone, at most ``limit`` of each kind.
+    """Return the failed and the expired calls with undos to run, at most ``limit`` of each kind.
 
     Raises:
         StoreError: if the store failed.
@@ -55,7 +55,7 @@ async def unfinished(store: CallStore, now: float, limit: int) -> list[Unfinishe
 
 
 async def undo_again(store: CallStore, call_id: str, now: float) -> bool:
-    """Let a server with the call's tool run the remaining undos at its next look.
+    """Have the next server that looks, and has the call's tool, run the remaining undos.
 
     Return false if there is nothing to undo, or a process is undoing now: no other call is ended.
 

@@ -1,4 +1,4 @@
-"""The engine: one call as a machine without transport. Asks go out, answers come in.
+"""The engine: runs one call without a transport. It returns the call's asks, and takes the answers.
 
 The engine runs a *body*, the coroutine of a tool or an agent. An *edge* (an MCP server, a chat, a
 test) drives the engine and brings the answers. The clock, the secret behind randomness and the

@@ -1,4 +1,4 @@
-"""Branches of a call, with the limits, the token budgets and the deadlines that hold in them.
+"""Branches of a call: their limits, token budgets and deadlines.
 
 A branch is a timeline inside a call. The limits of a branch may only narrow the limits of the
 branches around it. The account of a branch counts tokens against every enclosing budget.
@@ -40,7 +40,7 @@ class Budgets:
         return branch
 
     def reserve(self, step_id: str, branch: Branch, prompt: int, reply: int) -> int:
-        """Reserve tokens for a request; return how many its reply may have, at most ``reply``.
+        """Reserve tokens for a request; return the number for its reply, at most ``reply``.
 
         Raises:
             BranchTokenError: if a budget does not hold the prompt.
@@ -82,13 +82,13 @@ class Budgets:
             raise error from None
 
     def release(self, step_id: str) -> None:
-        """Give back the tokens reserved for ``step_id``, if any: no reply will settle them."""
+        """Free the tokens reserved for ``step_id``, if any, because no reply will use them."""
         self._journal.reserved.pop(step_id, None)
         if (reservation := self._reserved.pop(step_id, None)) is not None:
             reservation.release()
 
     def release_in(self, path: str) -> None:
-        """Give back the tokens reserved below ``path``, whose branch has ended."""
+        """Free the tokens reserved for requests of the branch at ``path``, which has ended."""
         for step_id in self._reserved_in(f"{path}/"):
             self.release(step_id)
 
@@ -172,7 +172,7 @@ class Deadline:
         return self._timeout is not None and self._timeout.expired()
 
     async def stop(self) -> NoReturn:
-        """End the body, and with it the running strand (a task of the call): the time is over.
+        """End the branch's body and the running strand (a task of the call): the time is over.
 
         Raises:
             asyncio.CancelledError: if the strand runs the body, or ends together with it.
@@ -245,7 +245,7 @@ class Branch:
             raise BranchDepthError(self.depth, allowed)
 
     async def check_deadlines(self) -> None:
-        """Return if no deadline around this branch has passed; else end the running strand.
+        """End the running strand (a task of the call) if an enclosing branch's deadline has passed.
 
         Raises:
             asyncio.CancelledError, BranchTimeoutError: if a deadline has passed, as
@@ -258,6 +258,6 @@ class Branch:
             branch = branch.parent
 
     def absorb(self, branch: Branch) -> None:
-        """Take over the entries of ``branch``, which has ended and keeps them."""
+        """Make the entries of ``branch``, which has ended without a fold, entries of this branch."""
         self.ids += branch.ids
         self.noticed += (branch.path, *branch.noticed)

@@ -208,7 +208,7 @@ class Call(Generic[T]):
         return Finished(task.result()) if ended is None else Stopped(tuple(scheduler.stalled))
 
     async def unwind(self, error: BaseException) -> NoReturn:
-        """End the call with ``error``: do nothing new, run every undo that the journal knows.
+        """End the call with ``error``: start no new operation, and run every undo in the journal.
 
         The body runs over the record, which binds the undos to their steps. A new operation of the
         body waits until the body is cancelled. A body may also wait for a device or another task
@@ -254,7 +254,7 @@ class Call(Generic[T]):
         return self.operations.answer(step_id, answer)
 
     def is_open(self, step_id: str) -> bool:
-        """Whether the answer to ``step_id`` is still awaited."""
+        """Whether the body still waits for a client's answer to ``step_id``."""
         return self._open.is_open(step_id)
 
     async def result(self) -> T:
@@ -307,7 +307,7 @@ class Call(Generic[T]):
 
     @property
     def fault(self) -> AnabranchError | None:
-        """The error that ends the call whatever its body does: a replay that differs, a bad value."""
+        """The error that ends the call even if the body catches it, such as a replay that differs."""
         return self.cursor.fault
 
     def parked(self) -> Iterator[asyncio.Future[None]]:
@@ -322,7 +322,7 @@ class Call(Generic[T]):
         return None if when is None else when - self._clock.now()
 
     def answer_late(self) -> bool:
-        """Give the body the answers that were held back for a sleep, and let markers decide.
+        """Give the body the answers that came after a sleep's time; without any, decide markers.
 
         Return whether a strand continues.
         """
@@ -330,7 +330,7 @@ class Call(Generic[T]):
         return self.operations.answer_late(late) or self.markers.resume()
 
     def on_quiet(self, quiet: Quiet) -> None:
-        """End the round."""
+        """End the round with the asks that are open now."""
         self._ended = Ended(self._open.asks(), self._open.by_task(), quiet)
         self.scheduler.suspend()
 

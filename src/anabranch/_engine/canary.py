@@ -84,7 +84,7 @@ async def _check(loop: asyncio.AbstractEventLoop) -> None:
 
 @asynccontextmanager
 async def _props(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[Props]:
-    """Open the futures, locks, thread and sockets of the waits; close them on leaving."""
+    """Open the futures, locks, thread and sockets of the waits; close them at the end of the block."""
     gate = threading.Event()
     lock = anyio.Lock()
     lock.acquire_nowait()
@@ -112,7 +112,7 @@ async def _props(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[Props]:
 
 @asynccontextmanager
 async def _running_waits(props: Props) -> AsyncGenerator[dict[str, AnyTask]]:
-    """Start a task for every known wait; on leaving, cancel all tasks and wait for their end."""
+    """Start a task for every known wait; at the end of the block, cancel and await all tasks."""
     running = {name: begin(wait, props) for name, (_, wait) in KNOWN_WAITS.items()}
     try:
         yield running

@@ -162,7 +162,7 @@ _Part: TypeAlias = dict[str, Any]
 
 
 def _replaced(schema: Any, change: Callable[[_Part, _Part], _Part]) -> Any:  # noqa: ANN401 - a schema of pydantic's, or a part of one
-    """Return a schema with other parts in place of some; the same object if nothing changes.
+    """Return ``schema`` with ``change`` applied to each part; the same object if nothing changes.
 
     ``change`` gets each part twice: as it was, and with its inner parts replaced.
     """
@@ -239,7 +239,7 @@ def _plain(step_id: str, value: object) -> JsonValue:
 
 
 def _hint(kind: type[Any]) -> str:
-    """Return a hint at the annotation that carries values of ``kind``; empty if none does."""
+    """Return a sentence that names the annotation for values of ``kind``; empty if there is none."""
     try:
         TypeAdapter(kind)
     except (PydanticUserError, TypeError):
@@ -303,7 +303,7 @@ def _codec_of_local(function: FunctionType) -> Codec:
 
 
 def reference_to(function: Callable[..., Any]) -> str | None:
-    """Return ``module:qualname`` if the very same function is found there, else ``None``."""
+    """Return ``module:qualname`` if this name leads to ``function``, else ``None``."""
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", None)
     if module is None or name is None or "<" in name:
@@ -316,7 +316,7 @@ def reference_to(function: Callable[..., Any]) -> str | None:
 
 
 def resolve(reference: str) -> Callable[..., Any]:
-    """Find the function of a reference in a module that is loaded; import nothing.
+    """Return the function that ``reference`` names in a loaded module; import nothing.
 
     Raises:
         LookupError: if no loaded module has such a function.

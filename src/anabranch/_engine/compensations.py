@@ -59,21 +59,21 @@ class Compensations:
         self._bound[step_id] = (undo, codec_of(function))
 
     def add(self, step_id: str, effect: Effect) -> None:
-        """Have ``step_id``, whose effect has just run, undone if the call fails."""
+        """Add the undo of ``step_id``, whose effect has just run, to the call's undos."""
         if effect.undo is not None:
             self.bind(step_id, effect.function, effect.undo)
             undo, step = reference_to(effect.undo), reference_to(effect.function)
             self._journal.compensations.append(Compensation(step_id, undo, step))
 
     def correct(self, step_id: str, effect: Effect, *, done: bool) -> None:
-        """Drop or add the undo of ``step_id``: another run recorded another outcome first."""
+        """Add the undo of a step if another run recorded the step as ``done``; else remove the undo."""
         due = self._journal.compensations
         due[:] = [one for one in due if one.step_id != step_id]
         if done:
             self.add(step_id, effect)
 
     def can_fold(self, step_ids: set[str]) -> bool:
-        """Whether every undo among these steps can be found again by name."""
+        """Whether a later round can find the undo of each of these steps by name."""
         # An undo without a name would be lost with its entry:
         # test_a_branch_that_owes_an_undo_without_a_name_is_not_folded.
         return all(
@@ -97,7 +97,7 @@ class Compensations:
         return await self._run_down_to(self._begun_with)
 
     async def run_late(self) -> None:
-        """Run the undos that a late thread has added since :meth:`run`, if that was called."""
+        """Run the undos that threads have added after :meth:`run`; do nothing before :meth:`run`."""
         if self._begun_with is not None:
             await self._run_down_to(self._begun_with)
 

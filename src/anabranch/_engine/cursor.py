@@ -21,7 +21,7 @@ _FIRST = re.compile(r"[.#]\d+$")
 
 
 class Reached:
-    """The entries that one run has passed, and those still ahead of it.
+    """The journal's entries that one run has passed, and the entries still ahead of the run.
 
     Args:
         entries: entries of the journal, which may grow and shrink meanwhile.
@@ -58,7 +58,7 @@ class Reached:
         self._ahead.append(step_id)
 
     def ahead(self, path: str) -> list[str]:
-        """Return the ids of entries below ``path`` (all, if it is empty) that are still ahead."""
+        """Return the ids of entries below ``path`` that are still ahead; "" stands for all."""
         # The list shrinks at each call: a search through all entries would make failing branches slow.
         self._ahead = [known for known in self._ahead if known not in self.ids]
         below = f"{path}/" if path else ""
@@ -148,7 +148,7 @@ class ReplayCursor:
     # -- ids ---------------------------------------------------------------------------------
 
     def new_id(self, scope: Scope, name: str, key: str | None = None) -> str:
-        """Name the next step here: ``key`` in the enclosing branch, or the next ``name``.
+        """Return the id of the next step in ``scope``, from ``key``, or from ``name`` and a number.
 
         Raises:
             ValueError: if the key has been used in this branch before.
@@ -168,7 +168,7 @@ class ReplayCursor:
         return step_id
 
     def new_attempt(self, step_id: str, attempt: int) -> str:
-        """Name the repetition of an ask; the first attempt, 1, is the ask itself."""
+        """Return the id of one ``attempt`` at an ask; attempt 1 has the ask's own id."""
         if attempt == 1:
             return step_id
         again = f"{step_id}~{attempt}"
@@ -179,7 +179,7 @@ class ReplayCursor:
         return again
 
     def new_path(self, scope: Scope, name: str) -> str:
-        """Name the next sub-branch here.
+        """Return the path of the next sub-branch in ``scope``.
 
         Raises:
             NonDeterminismError: if the task was started from a set, as in :meth:`new_id`.
@@ -228,17 +228,17 @@ class ReplayCursor:
         self._note(step_id, entry)
 
     def mark(self, step_id: str, value: bool) -> None:  # noqa: FBT001 - the decision itself
-        """Record the decision of a marker for the whole call, unless there is one."""
+        """Record the decision of a marker for the whole call, unless one is recorded already."""
         if step_id not in self._entries:
             entry = self._entries[step_id] = Entry(MARKER, "", value)
             self._note(step_id, entry)
 
     def recorded(self, step_id: str) -> Entry | None:
-        """Return the entry at ``step_id``, which may be another run's that was first."""
+        """Return the entry at ``step_id``; another run may have recorded it first."""
         return self._entries.get(step_id)
 
     def replace(self, step_id: str, entry: Entry) -> None:
-        """Replace our entry by ``entry``, which another run has recorded first."""
+        """Replace this run's entry at ``step_id`` by ``entry``, which another run recorded first."""
         # An entry that has been folded away would come back outside of its branch:
         # test_the_first_record_of_another_run_takes_the_place_of_ours.
         if step_id in self._entries:
@@ -263,7 +263,7 @@ class ReplayCursor:
         return bool(self._added)
 
     def take_added(self) -> dict[str, Entry]:
-        """Return the entries added since this method last returned."""
+        """Return the entries that were added since the last call of this method."""
         if not self._added:
             return {}
         added, self._added = self._added, {}
@@ -293,7 +293,7 @@ class ReplayCursor:
         self.record(ask.step_id, entry, branch)
 
     def answer_late(self, step_id: str, entry: Entry) -> None:
-        """Record an answer held back by ``open_asks.py``, unless the question is withdrawn."""
+        """Record an answer that came after a sleep's time, unless the question is withdrawn."""
         if (asked := self.journal.pending.pop(step_id, None)) is not None:
             if asked != (entry.kind, entry.fingerprint):
                 # Otherwise a late answer to the old words would count as one to the new words:
@@ -310,14 +310,14 @@ class ReplayCursor:
         self._note(ask.step_id, entry)
 
     def answered(self, step_id: str) -> Entry:
-        """Return the answer to a question; from now on the body has read it."""
+        """Return the answer to a question, and record that the body has read the answer."""
         # Marked as unread, an answer that the body acted on would be refused later:
         # test_a_hot_run_goes_on_with_the_new_words.
         self.journal.unread.discard(step_id)
         return self._entries[step_id]
 
     def withdraw(self, step_id: str) -> None:
-        """Close a question whose answer nothing awaits."""
+        """Close a question for whose answer the body no longer waits."""
         self.journal.pending.pop(step_id, None)
 
     # -- folding -----------------------------------------------------------------------------
@@ -332,7 +332,7 @@ class ReplayCursor:
         return inner
 
     def fold(self, branch: Branch, inner: set[str], entry: Entry, into: Branch) -> None:
-        """Fold: replace the entries ``inner`` by ``entry``, a part of the enclosing branch."""
+        """Replace the entries ``inner`` of ``branch`` by one ``entry`` in the branch ``into``."""
         journal = self.journal
         if inner:
             journal.fold(inner)

@@ -141,7 +141,7 @@ class Effects:
 
     @asynccontextmanager
     async def running(self, strand: Strand) -> AsyncGenerator[None]:
-        """Mark ``strand``, a task of the call, as busy; write new entries before and after.
+        """Mark ``strand``, a task of the call, as busy in the block; write new entries around it.
 
         Entries are written before the effect, because a second attempt under the same idempotency
         key must depend on the same values.

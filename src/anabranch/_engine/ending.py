@@ -130,7 +130,7 @@ class Ending:
         return task.result()
 
     def _log(self, error: BaseException) -> None:
-        """Log the cause of a failed step that the body has not handled; callers do not see it."""
+        """Log the cause of a failed step that the body has not handled: callers do not see the cause."""
         if isinstance(error, StepFailed) and not error.from_client and error.__cause__ is not None:
             what = "step %r has failed, and call %r with it"
             logger.error(what, error.step_id, self._cursor.journal.line, exc_info=error.__cause__)
@@ -164,7 +164,7 @@ class Ending:
         raise error
 
     async def leave(self, *, cold: bool) -> None:
-        """End a call whose body still runs, as the docstring of :class:`Call` describes."""
+        """End a call whose body still runs; undo it, unless another attempt continues the round."""
         if self._records.recorder is not None and cold:  # another attempt continues this round
             await self._scheduler.finish_effects()
             await self._scheduler.cancel_and_wait()

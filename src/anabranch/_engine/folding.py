@@ -1,4 +1,4 @@
-"""Sub-branches: run in the current strand, and fold into one entry when they have ended.
+"""Runs sub-branches in the current strand, and folds each into one entry when it has ended.
 
 A strand is a task of the call. Folding replaces all entries inside a branch by one, which holds the
 branch's value. So a journal grows with open branches, and not with finished ones. A branch folds if
@@ -152,7 +152,7 @@ class Branches:
         return branch.deadline.run(body(branch), when)
 
     def _fold(self, branch: Branch, entry: Entry, into: Branch) -> bool:
-        """Fold ``branch`` into ``entry``; return ``False`` if that would lose an undo."""
+        """Fold ``branch`` into ``entry``; return ``False`` if an undo would be lost."""
         # A value of a ``finally`` block would replace entries that the next round needs:
         # test_a_branch_that_fails_while_its_round_ends_is_not_folded.
         if self._scheduler.closing:  # the round has ended: what a body does now is not part of it
@@ -166,7 +166,7 @@ class Branches:
         return True
 
     def _leave(self, branch: Branch, into: Branch) -> None:
-        """Keep the entries of ``branch``, as a part of ``into``."""
+        """Make the entries of ``branch``, which does not fold, entries of the branch ``into``."""
         if not self._scheduler.closing:
             self._cursor.merge(branch, into)
 

@@ -1,4 +1,4 @@
-"""Functions of authors: run one on the loop or in a thread, and make an entry of its outcome.
+"""Runs a function of a tool's author on the loop or in a thread, and makes an entry of its outcome.
 
 An author's code may raise ``SystemExit`` and other exits that are no ``Exception``. Such exits
 become errors here, or else one call would end the server's event loop.
@@ -283,7 +283,7 @@ async def perform(
 
 
 def _log(step_id: str, error: Exception) -> None:
-    """Log a failed step in one line; ``ending.py`` logs the cause if the body does not handle it."""
+    """Log a failed step in one line; ``ending.py`` logs the cause of an unhandled error."""
     place = author_line(error)
     text = printable_line(f"{type(error).__name__}: {error}{place and f' ({place})'}")
     logger.warning("step %r failed with %s", step_id, text)

@@ -90,7 +90,7 @@ class Notice:
 
 @dataclass(slots=True)
 class Compensation:
-    """An undo that must run if the call fails, stored by name: no replay runs a folded step.
+    """An undo that must run if the call fails, stored by name, because no replay runs a folded step.
 
     ``undo`` and ``step`` are the functions' ``module:qualname``, if a module has them under it. The
     step's annotation says how to read its value. Folding replaces the entries of a finished branch by
@@ -169,7 +169,7 @@ class Journal:
         return self.call_id + self.fork
 
     def begin_line(self, suffix: str) -> None:
-        """Give the call's further rounds another name (a *line*): effects of the two lines are stored apart.
+        """Continue the call under another name, its new *line*, which has effects apart.
 
         The first line keeps the undos of all steps before the fork.
         """
@@ -211,7 +211,7 @@ class Journal:
             )
 
     def fold(self, step_ids: Collection[str]) -> None:
-        """Drop the entries ``step_ids``; their compensations take over the values that they need."""
+        """Drop the entries ``step_ids``, but store the values of steps that have compensations."""
         for due in self.compensations:
             if due.step_id in step_ids and not due.folded:
                 # The undo would get no value: test_the_undo_of_a_folded_branch_is_found_by_its_name.

@@ -137,7 +137,7 @@ _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _to_json(value: object) -> bytes:
-    """Return ``value`` as JSON in ASCII, so that any transport takes it."""
+    """Return ``value`` as JSON in ASCII, which every transport accepts."""
     try:
         text = to_json(value)
     except ValueError:  # nested deeply, or half of a surrogate pair: rare, and no reason to fail

@@ -1,4 +1,4 @@
-"""Waits, each with the state that the engine must read from it; the canary runs all of them.
+"""Examples of waits, each with the strand state that the engine must read; the canary runs all.
 
 Each wait lasts until it is cancelled. Together the waits use every function and every name of
 ``waits.py`` that this Python and this anyio need. The code here stands for an author's, so ``waits.py``

@@ -1,4 +1,4 @@
-"""Markers: decide which way a call takes at a change of its code.
+"""Markers decide whether a call runs the old code or the new code at a change of its code.
 
 A call that comes to a marker for the first time takes the new way. A call that passed the place before
 the marker existed takes the old way. The record holds no entry for a place without a marker, so the
@@ -47,7 +47,7 @@ class Markers:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def is_new_way(self, scope: Scope, name: str) -> bool:
-        """Return whether the call takes the new way at the marker ``name``.
+        """Return whether the call runs the new code at the marker ``name``.
 
         Raises:
             NonDeterminismError: if the replay has failed before.
@@ -70,7 +70,7 @@ class Markers:
         return known is not None and bool(known.value)
 
     async def _wait(self) -> None:
-        """Wait until the run has passed every entry, or no strand can pass another one."""
+        """Wait until the run has passed every entry, or no strand can pass another entry."""
         # A hot run has no end of a round that would release the strand:
         # test_a_hot_run_waits_for_the_replay_of_others_and_not_for_their_work.
         if not self._scheduler.has_rounds:

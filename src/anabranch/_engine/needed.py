@@ -69,7 +69,7 @@ ACTIVE = {StrandState.READY, StrandState.BUSY}
 
 
 class Seen(NamedTuple):
-    """The state that decides, the strands in it, and whether they are in the background."""
+    """The outcome of a survey: the deciding state, its strands, and whether the result needs none."""
 
     state: StrandState
     strands: list[AnyTask]
@@ -89,7 +89,7 @@ class StrandSurvey:
         self._waiter: AnyFuture | None = None
 
     def witness_is_ready(self) -> bool:
-        """Whether the witness is about to run."""
+        """Whether the strand that was running at the last survey is about to run."""
         strand = self._strands.get(self._witness) if self._witness is not None else None
         if strand is None or strand.effects:
             return False
@@ -97,7 +97,7 @@ class StrandSurvey:
         return waiter is None or waiter.done()
 
     def take(self, asked: AbstractSet[AnyFuture]) -> Seen:
-        """Return the state that decides, of the needed strands, or else of the background.
+        """Survey the strands that the result waits for, then all others; return the deciding state.
 
         ``asked`` are futures that nothing completes in this round.
         """

@@ -41,7 +41,7 @@ class OpenAsks:
         return future
 
     def close(self, step_id: str) -> None:
-        """Remove an ask whose answer nothing awaits; cancel the task that is answering it."""
+        """Remove an ask that the body no longer awaits; cancel the task that answers the ask."""
         del self._open[step_id]
         # Otherwise a form would stay open for a question that was withdrawn:
         # test_a_withdrawn_question_cancels_whoever_was_to_answer_it.
@@ -125,7 +125,7 @@ def wakes_at(journal: Journal) -> float | None:
 
 
 def take_late(journal: Journal, now: float) -> dict[str, Entry]:
-    """Take the newest answers out of ``journal`` if an open sleep has ended; return them.
+    """Remove and return the newest answers of ``journal`` if the time of an open sleep has passed.
 
     The body resumes from the sleep first, as it would have done in a process that stayed alive.
     """
@@ -138,7 +138,7 @@ def take_late(journal: Journal, now: float) -> dict[str, Entry]:
 
 
 def hold_sleeps(journal: Journal) -> None:
-    """Let the newest answers of ``journal``, if any, come before its sleeps end."""
+    """Let no sleep of ``journal`` end before the body gets the newest answers, if any."""
     if journal.latest:
         journal.latest.clear()
         journal.held = [step_id for step_id, _ in _sleeps(journal)]
@@ -165,6 +165,6 @@ class Alarm:
             self._timer = self._clock.call_at(ask.request, self._ring)
 
     def cancel(self) -> None:
-        """Stop the timer: ``wake`` is not called any more."""
+        """Stop the timer, so that it does not call ``wake``."""
         if self._timer is not None:
             self._timer.cancel()

@@ -32,7 +32,7 @@ logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 
 async def discard(notice: Notice) -> None:
-    """Deliver ``notice`` to the log alone: the sink of a call whose notices nothing else reads."""
+    """Log ``notice``: the sink of a call whose notices are delivered to nothing but the log."""
     logger.debug("notice without a reader: %s", notice)
 
 
@@ -93,7 +93,7 @@ class Operations:
         make_request: Callable[[], Any],
         responder: Callable[[Any], Awaitable[Answer]] | None = None,
     ) -> Entry:
-        """Return the answer's entry, as :meth:`recorded`; wait for it if it is not recorded.
+        """Return the answer's entry if it is recorded; otherwise ask, and wait for the answer.
 
         ``make_request`` is called only if no answer is recorded. An ``AnabranchError`` that it raises
         is recorded, because the reasons of a refusal (spent tokens, open asks) may differ in a replay.
@@ -165,7 +165,7 @@ class Operations:
             self._asks.wake(ask.step_id)
 
     def answer_late(self, late: Mapping[str, Entry]) -> bool:
-        """Give the body answers that were held back; return whether a strand waited for one."""
+        """Give the body answers that came after a sleep's time; return whether a strand awaited one."""
         for step_id, entry in late.items():
             self._cursor.answer_late(step_id, entry)
         awaited = [step_id for step_id in late if self._asks.is_open(step_id)]
@@ -250,7 +250,7 @@ class Operations:
         return scope.randomness
 
     def unique(self, scope: Scope, name: str) -> uuid.UUID:
-        """Return a UUID that only this place of this call has, the same in every replay."""
+        """Return a UUID for the next use of ``name`` in ``scope``, the same in every replay."""
         scope.check_order(name)
         place = f"{self._seed(scope)}:{name}.{scope.count(name)}"
         return uuid.UUID(bytes=blake2b(place.encode(), digest_size=16).digest(), version=4)

@@ -1,4 +1,4 @@
-"""Pins: the fingerprint of a function's arguments, by their content.
+"""Makes the fingerprint of a function's name and arguments, from the arguments' content.
 
 A replay that calls a step or a branch with other arguments must not receive the recorded value. A pin
 takes JSON arguments unchanged. Each other value gets one canonical form, which is equal for equal
@@ -46,7 +46,7 @@ _PLAIN = frozenset({int, bool, type(None)})
 
 
 def fingerprint(*parts: JsonValue) -> str:
-    """Return ``LENGTH`` characters that pin ``parts``: 36 bits of BLAKE2s."""
+    """Return ``LENGTH`` characters that identify ``parts``: 36 bits of BLAKE2s."""
     # Most parts are texts and numbers, which are spelled more quickly than JSON is.
     spelled = ""
     for part in parts:
@@ -89,7 +89,7 @@ def content(value: object) -> JsonValue:
 
 @lru_cache(maxsize=1024)
 def _reader_of(kind: Any) -> Callable[[Any], JsonValue] | None:  # noqa: ANN401 - a class
-    """Return the reader of the content of a class's objects; ``None`` if they have no content."""
+    """Return the function that reads the content of a class's objects, or ``None``."""
     for kinds, read in _READERS:
         if issubclass(kind, kinds):
             return read

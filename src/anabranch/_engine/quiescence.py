@@ -48,7 +48,7 @@ logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 
 def checked_patience(patience: float | None) -> float | None:
-    """Return ``patience``, which replaces ``PATIENCE`` unless it is ``None``.
+    """Return ``patience``, a positive number of seconds, or ``None`` for ``PATIENCE``.
 
     Raises:
         ValueError: if ``patience`` is no positive, finite number of seconds.
@@ -78,7 +78,7 @@ class RoundOwner(Protocol):
         ...
 
     def answer_late(self) -> bool:
-        """Give answers that were held back; return whether a strand continues."""
+        """Give the body answers after a sleep's time; return whether a strand continues."""
         ...
 
     def on_quiet(self, quiet: Quiet) -> None:
@@ -181,7 +181,7 @@ class Quiescence:
             self._survey()
 
     def _survey(self, *, waited: bool = False) -> None:
-        """Survey the strands and decide; ``waited`` after ``SETTLE``, ``UNSEEN`` or ``GRACE``."""
+        """End or prolong the round by a survey; ``waited`` if a timer of the round has ended."""
         asked = {future for future in self._parked() if not future.done()}
         if not asked:
             # Otherwise steps held back by the bound would wait for ever:

@@ -36,7 +36,7 @@ class Recorder(Protocol):
         ...
 
     async def failing(self, error: dict[str, Any] | None) -> None:
-        """Write that the call has failed, with ``error``, or with one to be masked if it is ``None``.
+        """Write that the call has failed with ``error``; ``None`` stands for an error to mask.
 
         From now on undos run, so that no later round may continue the body.
         """
@@ -72,7 +72,7 @@ class Records:
             await self.recorder.undone(step_id)
 
     async def write(self) -> None:
-        """Write all new entries, to the end even if the caller is cancelled meanwhile.
+        """Write all new entries, even if the caller is cancelled meanwhile.
 
         If another run has written an entry first, that entry replaces ours.
 

@@ -43,7 +43,7 @@ class Owner(RoundOwner, Protocol):
 
     @property
     def fault(self) -> Exception | None:
-        """The error that ends the call whatever its body does."""
+        """The error that ends the call even if the body catches it."""
         ...
 
     def parked(self) -> Iterable[asyncio.Future[None]]:
@@ -104,7 +104,7 @@ class Scheduler:
         watch: bool,
         patience: float | None = None,
     ) -> asyncio.Task[T]:
-        """Start the first strand; with ``watch``, the round ends as ``quiescence.py`` says."""
+        """Start the first strand; with ``watch``, end the round when the result needs answers."""
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         if watch:
             self._watch = Quiescence(self.strands, self._futures, self.owner, patience)
@@ -189,7 +189,7 @@ class Scheduler:
         self.stir()
 
     def begin_effect(self, strand: Strand) -> None:
-        """Mark ``strand`` as busy, whatever it waits for."""
+        """Mark ``strand`` as busy, so that the round continues whatever the strand waits for."""
         strand.effects += 1
         self.in_effect.add(strand.task)
 
@@ -205,7 +205,7 @@ class Scheduler:
     # ---------------------------------------------------------------------
 
     async def go_live(self, scope: Scope, step_id: str) -> Strand:
-        """Return the running strand if a new operation may start in it; end it otherwise.
+        """Return the running strand if it may start a new operation; otherwise, end the strand.
 
         Raises:
             NonDeterminismError: if no strand is running, or if the replay has failed before.
@@ -228,14 +228,14 @@ class Scheduler:
             await self._watch.may_begin()
 
     async def _stall(self, step_id: str) -> None:
-        """Wait for ever, as if for an answer."""
+        """Wait for ever, as if for an answer, because a replay starts no new operation."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stalled[step_id] = future
         self.stir()
         await future
 
     async def refuse(self, step_id: str) -> NoReturn:
-        """Cancel the running strand again; after ``REFUSALS`` of them, park it for ever.
+        """Cancel the running strand again; after ``REFUSALS`` times, let it wait for ever.
 
         A step in a ``finally`` block belongs to a later round. But a suspended strand that handles no
         exception any more has swallowed its cancellation.
@@ -266,7 +266,7 @@ class Scheduler:
     # -- ending ------------------------------------------------------------------------------
 
     def suspend(self) -> None:
-        """End the round in this pass of the loop, so that no strand can run in between."""
+        """End the round in this pass of the loop, before any strand can run."""
         self._suspended = tuple(task for task in self.strands if not task.done())
         self.suspending = True
         self.cancel_strands()

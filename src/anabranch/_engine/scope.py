@@ -80,7 +80,7 @@ class Scope:
         return made
 
     def check_order(self, name: str) -> None:
-        """Refuse to name anything in a task whose own name differs from run to run.
+        """Refuse to name a step in a task whose own name differs from run to run.
 
         Raises:
             ContextUseError: if the task was started from a set.

@@ -220,7 +220,7 @@ def _register(strand: Strand) -> None:
 
 
 def forget(task: asyncio.Task[Any]) -> None:
-    """Unregister a strand that has ended, for the loop or for an owner that cannot wait."""
+    """Unregister the strand of ``task``, which has ended, and report its end to the owner."""
     strand = _strands.pop(task, None)
     if strand is not None:
         del strand.owner.strands[task]

@@ -38,7 +38,7 @@ def shielded_by(future: AnyFuture) -> list[AnyFuture]:
 
 
 def relays(sources: Iterable[AnyFuture]) -> dict[AnyFuture, AnyFuture]:
-    """Map a future to the other future whose done callback completes it.
+    """Return the futures that a done callback of another future may complete, each with that other.
 
     The callback's closure, or its ``functools.partial``, holds the future. The search starts at
     ``sources`` and follows the futures it finds.
@@ -179,7 +179,7 @@ def is_in_library(frames: list[FrameType]) -> bool:
 
 
 def is_synchronising(frames: list[FrameType]) -> bool:
-    """Whether the author's code, and not a library on its own behalf, waits at a primitive."""
+    """Whether the author's code, and not the inner work of a library, waits at a primitive."""
     if not frames or not _is_primitive(frames[-1]):
         return False
     for frame in reversed(frames):

@@ -1,4 +1,4 @@
-"""Wordings: ask a question again that a deployment has changed, and refuse answers to its old words.
+"""Asks a question again if a deployment has changed its words; refuses answers to the old words.
 
 An open question may change, since there is no answer yet. The question of an answer that no body has
 read may change as well: the client answered the old words. All other entries depend on the code, and

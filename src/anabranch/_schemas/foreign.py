@@ -51,7 +51,7 @@ _ends_at: ContextVar[float] = ContextVar("anabranch.foreign_schema.ends_at")
 
 
 class _UncheckedError(Exception):
-    """The check would take too long."""
+    """The check of a value against a schema would take too long."""
 
 
 class UnusableSchemaError(ValueError):
@@ -68,7 +68,7 @@ def misfits(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> list
 
 
 def filled_in(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return a form's content by its plain meaning.
+    """Return a form's content, with texts converted to the types of fields where possible.
 
     A null, or an empty text that cannot fit, stands for an optional field left empty. A text may
     hold the number or the truth value that a field takes, and a number may stand for a text.
@@ -91,14 +91,14 @@ def filled_in(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> di
 
 
 def _scalar(value: JsonValue, kind: object) -> JsonValue:
-    """Return ``value`` as this type, if a text holds it or it is a number; any other unchanged."""
+    """Return ``value`` as the JSON type ``kind`` if it is a text or a number that fits."""
     if type(value) in (int, float) and kind == "string":
         return json.dumps(value)
     return _held(value, kind) if isinstance(value, str) else value
 
 
 def _held(text: str, kind: object) -> JsonValue:
-    """Return the number or truth value of this type that a text holds; any other text unchanged."""
+    """Return the number or truth value of type ``kind`` that ``text`` spells, or ``text``."""
     types: dict[str, tuple[type, ...]] = {
         "integer": (int,),
         "number": (int, float),
@@ -149,7 +149,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=32)
 def _fault_of(text: str) -> str | None:
-    """Return the reason why the JSON of a schema is no JSON Schema, ``None`` if it is one.
+    """Return the reason why a schema, as JSON text, is no valid JSON Schema, or ``None``.
 
     Each answer to a question needs the check of the question's form, so the result is kept.
     """
@@ -190,7 +190,7 @@ def has_format(text: str, kind: str) -> bool:
 
 
 def _errors(schema: Mapping[str, Any], value: object, *, formats: bool) -> list[Any]:
-    """Return the first errors, or none if the check takes too long.
+    """Return the first faults of ``value``, or none if the check takes too long.
 
     Raises:
         UnusableSchemaError: if the schema cannot be compared with any value.
@@ -215,7 +215,7 @@ def _errors(schema: Mapping[str, Any], value: object, *, formats: bool) -> list[
 
 
 def _listed(validator: Any, value: object) -> list[Any]:  # noqa: ANN401 - jsonschema has no types
-    """Return the first errors.
+    """Return the first faults of ``value``.
 
     Raises:
         _UncheckedError: if the check takes too long.
@@ -275,7 +275,7 @@ def _pattern(_validator: Any, pattern: Any, text: Any, _schema: Any) -> Iterator
 
 
 def _unique(_validator: Any, wanted: Any, items: Any, _schema: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Compare each item with a set of those before it; jsonschema compares all pairs."""
+    """Compare each item with the set of earlier items, because jsonschema compares all pairs."""
     from jsonschema import ValidationError  # noqa: PLC0415 - slow
 
     if wanted and isinstance(items, list):
@@ -308,7 +308,7 @@ def _checker(schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - jsonschema has
 
 
 def _nothing() -> Any:  # noqa: ANN401 - jsonschema has no types
-    """Return an empty registry of documents: a reference may lead to the schema alone."""
+    """Return an empty registry of documents, so that references stay within the schema."""
     from referencing import Registry  # noqa: PLC0415 - slow
 
     nothing: Any = cast("Any", Registry)()

@@ -61,7 +61,7 @@ class Options(_Schema):
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The values to choose from; empty if any may be typed."""
+        """The values to choose from; empty if the user may type any value."""
         return self.one_of or self.any_of or tuple(Option(const=each) for each in self.enum)
 
 
@@ -100,7 +100,7 @@ class Field(Options):
         return f"{self.title or name} ({joined}):" if joined else f"{self.title or name}:"
 
     def in_words(self, *, required: bool, titled: bool = True) -> str:
-        """Return the values that the field accepts, in words, after its title if ``titled``."""
+        """Return a text about the values that the field accepts, after its title if ``titled``."""
         options = [
             option.text if option.title is None else f"{option.text} ({option.title})"
             for option in self.options or self.items.options

@@ -82,7 +82,7 @@ class FormReader:
         return {"enum": items["enum"]} if items.get("enum") else {"type": items["type"]}
 
     def _flattened(self, given: object) -> dict[str, Any]:
-        """Return a schema without references, ``allOf`` and null, and with one of its variants.
+        """Return a field's schema without references, ``allOf`` and null, and with one variant.
 
         Variants that are choices stay.
         """
@@ -137,7 +137,7 @@ class FormReader:
 
 
 def _typed(choices: list[Choice]) -> dict[str, Any]:
-    """Return the schema of a field with ``choices``; it has no type if the values have several."""
+    """Return the schema of a field with ``choices``, with a type if all values have one."""
     values: list[object] = [each["const"] for each in choices]
     kinds: set[type] = {type(value) for value in values}
     if kinds == {bool}:

@@ -74,7 +74,7 @@ def with_text_choices(schema: Schema) -> dict[str, Any]:
 
 
 def protocol_field(schema: Schema) -> dict[str, Any]:
-    """Return ``schema`` with the protocol's keys; its description has the other keys in words."""
+    """Return ``schema`` with the protocol's keys; its description names the other rules."""
     schema = _with_bounds(schema)
     kind = schema.get("type", "string")
     known = _choice_keys(schema) if kind == "string" else ()
@@ -117,7 +117,7 @@ def _number(value: object) -> int | float | None:
 
 
 def _choice_keys(schema: Schema) -> tuple[str, ...]:
-    """Return the key of a field's choices; a schema has one such key."""
+    """Return the keys of ``schema`` that hold its choices."""
     if "oneOf" in schema:
         return ("oneOf",)
     return _CHOICES[1:] if "enum" in schema else ()
@@ -146,7 +146,7 @@ def _titled(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _words(schema: Schema) -> Iterator[str]:
-    """Yield in words the rules that a client cannot check or show."""
+    """Yield the rules of ``schema`` that a client cannot check or show, each in words."""
     for key, phrase in _WORDS.items():
         if key in schema:
             yield phrase.format(_spelled(schema[key]))

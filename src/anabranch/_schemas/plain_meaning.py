@@ -1,4 +1,4 @@
-"""Reads the plain meaning of values that do not fit a schema.
+"""Converts values that do not fit a schema, such as 3 for "3", where their meaning is clear.
 
 A list or an object may be written as JSON in a text, a choice of numbers as a text, and a text of digits as
 a number. A null, or an empty text, may stand for a value that is left out.
@@ -18,7 +18,7 @@ from anabranch._text import read_json
 def as_meant(
     given: dict[str, Any], problems: Iterable[ErrorDetails]
 ) -> tuple[dict[str, Any], set[tuple[int | str, ...]]]:
-    """Return a copy of ``given`` in which each value with a problem is replaced by its plain meaning.
+    """Return a copy of ``given``, with values that have a problem converted where possible.
 
     Returns:
         the copy, and the places of the nulls and empty texts that the copy lacks.

@@ -1,4 +1,4 @@
-"""Serve tools over the Model Context Protocol, and call them as sagas.
+"""Serve tools over the Model Context Protocol; call a server's tools as sagas.
 
     server = create_server("travel", [book_flight], keys=[...])
     server.run("stdio")                            # an ordinary mcp MCPServer

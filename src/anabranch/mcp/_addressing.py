@@ -37,7 +37,7 @@ _here: ContextVar[CallInFlight | None] = ContextVar("anabranch.mcp.call", defaul
 
 
 def forget_call() -> None:
-    """Detach the tasks that start here from any call."""
+    """Detach the tasks that the current task starts from its call."""
     _here.set(None)
 
 
@@ -110,7 +110,7 @@ class CallInFlight:
 
 
 class Addressed:
-    """The answerer of a connection: passes requests and notices on to their calls.
+    """The answerer of a connection: passes each request or notice of the server to its call.
 
     Args:
         capabilities: the capabilities that the client declares to the server.
@@ -122,7 +122,7 @@ class Addressed:
 
     @asynccontextmanager
     async def calling(self, call: CallInFlight) -> AsyncGenerator[None]:
-        """Let the server ask for ``call`` during the block."""
+        """Let the server ask questions of ``call`` until the block ends."""
         self._calls.append(call)
         token = _here.set(call)
         try:
@@ -151,7 +151,7 @@ class Addressed:
         return await call.answer(call.answerer.elicit(request, step_id=step_id))
 
     async def log(self, level: LogLevel, message: str, /) -> None:
-        """Pass a log message on; drop it if its call is unknown."""
+        """Pass a log message to its call; drop the message if the call is unknown."""
         if (call := self._call()) is not None:
             call.log(level, message)
 

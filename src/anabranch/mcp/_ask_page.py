@@ -1,4 +1,4 @@
-"""The page of a question: its form as HTML without script, its link, and the reading of sent answers.
+"""The page of a question: its HTML form without script, its link, and its sent answers.
 
 All text on the page is foreign, so all of it is escaped. The page loads nothing, runs nothing,
 refuses to be framed, and sends its form only to its own address. ``AskLinks`` makes the links and
@@ -62,14 +62,14 @@ Given = Mapping[str, Sequence[str]]
 
 
 def notice_page(title: str, text: str, status: int = 200) -> HTMLResponse:
-    """Return a page with a message."""
+    """Return a page that shows a message."""
     return _page(title, f'<p class="message" dir="auto">{_text(text)}</p>', status)
 
 
 def form_page(
     tool: str, message: str, form: Form, given: Given | None = None, errors: Mapping[str, str] = {}
 ) -> HTMLResponse:
-    """Return the page of a question, with earlier entries and their errors."""
+    """Return the page of a question, with the user's earlier entries and their errors."""
     fields = [
         _field(name, field, given, errors.get(name), required=name in form.required)
         for name, field in form.properties.items()
@@ -86,7 +86,7 @@ def form_page(
 
 
 def read_form(form: Form, given: Given) -> tuple[dict[str, JsonValue], dict[str, str]]:
-    """Return the entered values, and the problems of the others, by field."""
+    """Return the valid values and the problems of the invalid values, each by field."""
     content: dict[str, JsonValue] = {}
     errors: dict[str, str] = {}
     for name, field in form.properties.items():
@@ -119,7 +119,7 @@ def _value(field: Field, given: Sequence[str], *, required: bool) -> JsonValue |
 
 
 def _choices(field: Field) -> dict[str, Option]:
-    """Return the choices of a field by their text; empty for a field that is typed."""
+    """Return the choices of a field by their text; none for a field into which the user types."""
     if field.type == "boolean":
         return {"yes": Option(const=True, title="yes"), "no": Option(const=False, title="no")}
     return {option.text: option for option in field.options or field.items.options}
@@ -205,7 +205,7 @@ logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 
 class _Asked(NamedTuple):
-    """The question of a link."""
+    """The open question to which a link leads."""
 
     tool: str
     step_id: str
@@ -242,7 +242,7 @@ class AskLinks:
         server.custom_route(ROUTE, ["GET", "POST"])(self.serve)
 
     async def make(self, tool: str, state: str, step_id: str) -> str:
-        """Return the link to the question ``step_id`` of the round that handed out ``state``.
+        """Return the link to the page of the question ``step_id``, which is open in ``state``.
 
         Raises:
             ToolError: if the store does not answer.
@@ -290,7 +290,7 @@ class AskLinks:
         return _Asked(claims.tool, claims.question, journal, params)
 
     async def _sent(self, request: Request) -> dict[str, list[str]]:
-        """Return the fields of the sent form, if its own page has sent it."""
+        """Return the fields of a sent form, if the form's own page has sent it."""
         own = urlsplit(self.url)
         if request.headers.get("origin") != f"{own.scheme}://{own.netloc}":
             raise _Refused("Not accepted", "The form was not sent by its own page.", 403)
@@ -325,7 +325,7 @@ class AskLinks:
         return notice_page("Thank you", text)
 
     async def _enter(self, asked: _Asked, answer: Answer) -> None:
-        """Store an answer; the client's deadline starts again, as after a request."""
+        """Store an answer, and restart the time that the client has for its next request."""
         until = self.calls.runtime.clock.now() + self.policy.expire_after
         if not await enter(self.policy.store, asked.journal, asked.step_id, answer, until):
             raise _answered()

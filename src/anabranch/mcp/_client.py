@@ -77,7 +77,7 @@ class _Client(Client):
 
 
 async def _repaired(client: Client, send: Any, method: str, *rest: Any, **named: Any) -> Any:  # noqa: ANN401 - JSON
-    """Send a request, and return its answer with each odd part repaired or left out."""
+    """Send a request, and return its answer; repair or drop parts that the SDK would refuse."""
     raw = await send(method, *rest, **named)
     match method:
         case "tools/list":
@@ -89,7 +89,7 @@ async def _repaired(client: Client, send: Any, method: str, *rest: Any, **named:
 
 
 async def _unchecked(_client: Client, _name: str, _result: types.CallToolResult) -> None:
-    """Accept any result: its reader compares it with the schema."""
+    """Accept any result, because the caller compares it with the schema."""
 
 
 async def _check_result(client: Client, name: str, result: types.CallToolResult) -> None:
@@ -116,7 +116,7 @@ async def _check_result(client: Client, name: str, result: types.CallToolResult)
 
 
 def _with_contexts(result: R) -> R:
-    """Return ``result`` with each context at its question, like requests of the handshake era."""
+    """Return ``result`` with the context of each question in the question's own ``_meta``."""
     if isinstance(result, types.InputRequiredResult):
         contexts: Any = (result.meta or {}).get(CONTEXT_META)
         for key, request in (result.input_requests or {}).items():
@@ -132,7 +132,7 @@ def connect(
     era: Era = "auto",
     checks_results: bool = True,
 ) -> Client:
-    """Return a client of ``server``, with ``answerer`` for the server's questions.
+    """Return a client of ``server``; ``answerer`` answers the server's questions.
 
     Args:
         server: the server, in any form that the SDK's client takes.

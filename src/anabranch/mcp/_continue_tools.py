@@ -62,7 +62,7 @@ def _answer(
 
 
 class ContinueTool:
-    """One of the two tools, as a server offers it; the attributes are those of a tool."""
+    """One of the two tools that continue a call, with the attributes of a tool for a server."""
 
     annotations: ToolAnnotations | None = None
     returns: Any = inspect.Signature.empty  # the value of the continued tool
@@ -83,7 +83,7 @@ class ContinueTool:
         self._service = service
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments, checked.
+        """Check the arguments, and return them in the types of the parameters.
 
         Raises:
             InvalidArgumentsError: if the arguments do not fit.
@@ -122,7 +122,7 @@ class ContinueTool:
             raise ToolError(NO_CALL) from refusal
 
     async def _reopen(self, call: OpenCall, request: McpRequest) -> object:
-        """Ask the open questions, which may be more than when the handle was made."""
+        """Ask all questions that are open now, also those newer than the handle."""
         service = self._service
         waiting = await service.calls.stored.waiting(call.journal.line, ROUND_REPLIES)
         if waiting is None:
@@ -160,7 +160,7 @@ def answer_questions(service: Service) -> ContinueTool:
 
 
 def _answers(given: list[UserAnswer], journal: Journal) -> dict[str, Answer]:
-    """Return the answers by question.
+    """Return the answers that a client's model has ``given``, by question.
 
     Raises:
         ToolError: if an answer belongs to no open question, or two answers to the same.

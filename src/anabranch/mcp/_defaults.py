@@ -1,4 +1,4 @@
-"""The choices of a server and their defaults, in a module that imports nothing."""
+"""The options of a server that have a fixed set of values, and defaults; imports nothing."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ async def request_answer(
 
 
 def _is_disconnect(error: types.ErrorData) -> bool:
-    """Return whether the SDK made this error itself; clients also use its code."""
+    """Return whether the SDK reports a lost connection by ``error``; clients also use its code."""
     return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"
 
 
@@ -142,12 +142,12 @@ _MARK = "+"
 
 
 def marked(state: str, begins: int) -> str:
-    """Return ``state`` with the mark of a chain of requests that began at round ``begins``."""
+    """Return ``state``, marked with the round ``begins`` at which its chain of requests began."""
     return f"{_MARK}{begins} {state}"
 
 
 def unmarked(state: str) -> tuple[int, str]:
-    """Return the first round of a marked state's chain, and the state itself.
+    """Return the round at which the chain of a marked state began, and the state without the mark.
 
     Raises:
         InvalidTokenError: if the state has no mark, or a malformed one.
@@ -174,14 +174,14 @@ UNASKED: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class RoundOfAnswers:
-    """The input of a call's next round: the answers to the round before, and its state."""
+    """The input of a call's next round: the answers and the state of the round before."""
 
     responses: Mapping[str, Response]
     state: str | None
 
     @classmethod
     def of(cls, replies: Mapping[str, Reply], state: str | None) -> RoundOfAnswers:
-        """Return the round with ``replies``, each under the server's name for its request."""
+        """Return the input with ``replies``, each under the server's name for its request."""
         return cls({name: _response(reply) for name, reply in replies.items()}, state)
 
 
@@ -214,7 +214,7 @@ def _response(reply: Reply) -> Response:
 
 
 def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> dict[str, Answer]:
-    """Return the answers among ``responses`` to open questions."""
+    """Return the answers in ``responses`` that belong to open questions."""
     answers: dict[str, Answer] = {}
     for step_id, result in (responses or {}).items():
         if step_id in journal.questions:
@@ -225,7 +225,7 @@ def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> d
 
 
 def _contexts(requests: Mapping[str, BaseModel]) -> dict[str, Any] | None:
-    """Return the contexts of questions as the result's ``_meta``; its requests have none."""
+    """Return the contexts of questions as ``_meta`` of a result, since its requests have none."""
     contexts: dict[str, Any] = {}
     for step_id, request in requests.items():
         meta: Mapping[str, Any] = cast("Any", request).params.meta or {}
@@ -235,7 +235,7 @@ def _contexts(requests: Mapping[str, BaseModel]) -> dict[str, Any] | None:
 
 
 class _RoundReplies:
-    """Converts the open questions of a round to its result, and to and from the stored form."""
+    """Makes a round's open questions an ``InputRequiredResult``, and converts it for the store."""
 
     kind = "round"
 

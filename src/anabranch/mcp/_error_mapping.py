@@ -55,7 +55,7 @@ class CallFailedError(Exception):
         self.text = encodable(text)
 
     def masked(self, what: str) -> str:
-        """Return the text for the caller of an unexpected error: ``what``, and an id."""
+        """Return the text by which a caller learns of an unexpected error: ``what``, and an id."""
         return masked(what, self.__cause__ or self)
 
     def log(self, tool: str) -> None:
@@ -66,7 +66,7 @@ class CallFailedError(Exception):
 
 
 def invalid_token(token: tuple[str, str]) -> MCPError:
-    """Return the one error for a refused :data:`REQUEST_STATE` or :data:`SAGA_TOKEN`."""
+    """Return the error for a refused :data:`REQUEST_STATE` or :data:`SAGA_TOKEN`."""
     message, reason = token
     return MCPError(types.INVALID_PARAMS, message, {"reason": reason})
 
@@ -114,7 +114,7 @@ def mapped_errors(
 
 @contextmanager
 def checked_results() -> Generator[None]:
-    """Report the reason why a host refuses a tool's value: in one sentence to the caller, and in the log.
+    """Report to the caller, and log, why the host refuses a tool's value in the block.
 
     Raises:
         ToolError: if the host refuses the value.
@@ -133,7 +133,7 @@ def checked_results() -> Generator[None]:
 
 
 def _require_encodable(error: Exception) -> None:
-    """Make the texts of an error encodable, from a host or raised by the tool."""
+    """Make the texts of ``error``, which a host or a tool has raised, encodable."""
     error.args = encodable(error.args)
     if isinstance(error, MCPError):
         error.error = encodable(error.error)

@@ -67,7 +67,7 @@ class FastMcpRequest(McpRequest):
 
 
 class Refusal(ToolResult):
-    """A result that becomes a protocol error when FastMCP converts it for the wire.
+    """A result that becomes a protocol error when FastMCP converts it to send it.
 
     FastMCP reports an ``MCPError`` that a tool raises as a result, without its code and data.
     Middleware sees a result with ``is_error``.
@@ -77,7 +77,7 @@ class Refusal(ToolResult):
 
     @classmethod
     def of(cls, error: MCPError) -> Self:
-        """Return the refusal that becomes ``error``."""
+        """Return the result that becomes the protocol error ``error``."""
         made = cls(content=[types.TextContent(type="text", text=str(error))], is_error=True)
         made._error = error
         return made
@@ -135,7 +135,7 @@ class FastMcpTool(BaseTool):
 
     @property
     def offered(self) -> Offered | None:
-        """The tool for the saga methods; ``None`` if they serve it like the host's tools."""
+        """The tool as the saga methods call it; ``None`` if they call it through ``tools/call``."""
         return self._offered
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
@@ -195,7 +195,7 @@ def _request(tool: str) -> FastMcpRequest:
 
 
 class Lifespan(Provider):
-    """Runs ``installation`` while its server runs, alone or mounted on another server."""
+    """Runs ``installation`` while its server runs, alone or mounted on another FastMCP server."""
 
     def __init__(self, installation: Installation) -> None:
         super().__init__()

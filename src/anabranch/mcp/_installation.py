@@ -132,7 +132,7 @@ class Installation:
 
 
 def offer_routes(installation: Installation, server: OffersRoutes) -> None:
-    """Add the routes of the server's health and of the pages of questions, if it has such pages."""
+    """Add the routes for the server's health and, if it has pages of questions, for those pages."""
     service = installation.service
     durability = service.calls.durability
     Health.of(server, *([] if durability is None else [partial(durability.store.find, "")]))
@@ -177,7 +177,7 @@ Act = Callable[[], Coroutine[Any, Any, None]]
 
 @contextmanager
 def before_termination(act: Act) -> Generator[None]:
-    """Within the block, await ``act`` before a signal ends the process; a second signal ends it."""
+    """Await ``act`` if a signal comes in the block; then, or at a second signal, end the process."""
     loop = asyncio.get_running_loop()
     watch = _WATCHES.get(loop) or _Watch(loop)
     watch.acts.append(act)
@@ -190,7 +190,7 @@ def before_termination(act: Act) -> Generator[None]:
 
 
 class _Watch:
-    """The watched signals of one event loop, and the actions to await first."""
+    """The signals that one event loop watches, and the actions to await before the process ends."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.acts: list[Act] = []

@@ -1,4 +1,4 @@
-"""Repairs odd answers of a server before the SDK's client checks them.
+"""Repairs answers that violate the MCP schema before the SDK's client checks them.
 
 The client checks an answer as a whole, so that one odd tool definition would cost all tools of a
 server. Here the SDK's check runs on each definition separately. A definition with a plain meaning
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 
 def with_sound_tools(answer: Any, version: str) -> Any:  # noqa: ANN401 - JSON of any server
-    """Return the answer to ``tools/list`` with only sound or repaired definitions.
+    """Return the answer to ``tools/list`` without the definitions that violate MCP beyond repair.
 
     Args:
         answer: the answer of any server; without a list of tools, it is returned unchanged.
@@ -72,7 +72,7 @@ def has_structured_content(result: types.CallToolResult) -> bool:
 
 
 def _repaired(page: Json, tool: object, version: str) -> tuple[object, str | None]:
-    """Return a definition that the SDK accepts, or the problem."""
+    """Return ``tool``, repaired if necessary, and the problem that remains, or ``None``."""
     if not isinstance(tool, dict):
         return tool, "it is no object"
     made = cast("Json", tool)
@@ -87,7 +87,7 @@ def _repaired(page: Json, tool: object, version: str) -> tuple[object, str | Non
 
 
 def _parameters(schema: object) -> object:
-    """Return the schema of a tool's parameters in the protocol's form, if its meaning is plain."""
+    """Return the schema of a tool's parameters in the protocol's form, if its meaning is clear."""
     if schema is None or schema == []:  # PHP writes an empty object like this
         return Json(type="object")
     if not isinstance(schema, dict):
@@ -112,7 +112,7 @@ def _problems(page: Json, tools: list[Any], version: str) -> dict[tuple[str, ...
 
 
 def _place(loc: tuple[int | str, ...]) -> tuple[str, ...]:
-    """Return the place of a fault inside one tool's definition: the part after the tool's number."""
+    """Return the path of a fault inside one tool's definition: the part after the tool's number."""
     number = next((at for at, step in enumerate(loc) if isinstance(step, int)), -1)
     return tuple(map(str, loc[number + 1 :]))
 

@@ -186,7 +186,7 @@ _COMMAND: ContextVar[_Command | None] = ContextVar("command", default=None)
 
 @contextmanager
 def completed_by(options: ServerOptions) -> Generator[set[str]]:
-    """Give every server made inside the block the fields of ``options`` that its code leaves open.
+    """Fill in the options that code leaves unset when it makes servers inside the block.
 
     Yields the names of the fields that code has set to another value.
     """
@@ -215,7 +215,7 @@ def options_for(
 def options_of(
     options: ServerOptions | None, keywords: ToolKeywords | ServerKeywords
 ) -> ServerOptions:
-    """Return ``options``, or the defaults, with the fields in ``keywords`` replaced."""
+    """Return ``options``, or the defaults, with the values of ``keywords``."""
     given = replace(options or ServerOptions(), **keywords)
     if (command := _COMMAND.get()) is None:
         return given
@@ -245,7 +245,7 @@ def durability_of(options: ServerOptions) -> Durability | None:
 
 
 def token_ttl(options: ServerOptions) -> float:
-    """Return the seconds for which a token can be opened.
+    """Return the seconds for which a token is valid.
 
     With a store, a token opens for as long as the store knows its call. So the client of an expired
     call gets the error for an expired call, and not the error for an invalid token.

@@ -80,7 +80,7 @@ def _sampling_params(request: SampleRequest) -> dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """Return a message; a single block stands alone, since clients before 2025-11-25 know no lists."""
+    """Return a message; one block is no list, because clients before 2025-11-25 know no lists."""
     wire = message.wire()
     if len(message.content) == 1:
         wire["content"] = wire["content"][0]
@@ -97,7 +97,7 @@ def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
 
 
 def to_answer(kind: str, result: BaseModel) -> Answer | None:
-    """Return the answer in a client's result; ``None`` if it does not answer this kind of ask."""
+    """Return the answer in a client's result; ``None`` if it does not fit the kind of ask."""
     if kind != "sample":
         if isinstance(result, types.ElicitResult):  # the SDK has checked it
             given = {} if result.content is None else {"content": _writable(result.content)}
@@ -107,12 +107,12 @@ def to_answer(kind: str, result: BaseModel) -> Answer | None:
 
 
 def _writable(content: Mapping[str, Any]) -> JsonValue:
-    """Return the fields of a form; a number that cannot be recorded is replaced by a misfit."""
+    """Return the fields of a form, with an invalid value for each number that JSON lacks."""
     return {name: {} if number_problem(value) else value for name, value in content.items()}
 
 
 def to_saga_answer(kind: str, result: Mapping[str, JsonValue]) -> Answer | None:
-    """Return the answer in the result of a saga's step; ``None`` if it does not answer the ask."""
+    """Return the answer in a saga's step result; ``None`` if it does not fit the ask."""
     shape = types.CreateMessageResultWithTools if kind == "sample" else types.ElicitResult
     try:
         return to_answer(kind, shape.model_validate(result))
@@ -171,7 +171,7 @@ def required_capabilities(name: str) -> dict[str, Any]:
 
 
 def to_annotations(annotations: ToolAnnotations | None) -> types.ToolAnnotations | None:
-    """Return a tool's effects in the protocol's form."""
+    """Return the hints at a tool's effects in the protocol's form."""
     if annotations is None:
         return None
     return types.ToolAnnotations(

@@ -1,4 +1,4 @@
-"""One request in the view of any MCP host: its caller, era, answers, progress and notices.
+"""One MCP request, the same for every host: its caller, era, answers, progress and notices.
 
 The method ``logging/setLevel`` sets the least severe log messages that a client of the handshake era
 wants. The method brings the ``logging`` capability, which revisions up to 2025-11-25 demand of every
@@ -227,7 +227,7 @@ async def _set_level(
 
 
 def is_wanted(session: ServerSession, level: LogLevel) -> bool:
-    """Return whether the client of ``session`` wants messages of ``level``; by default, it wants all."""
+    """Return whether the client of ``session`` wants log messages of ``level``; by default, yes."""
     least: LogLevel = _connection_state(session).get(LEAST, LEVELS[0])
     return at_least(level, least)
 
@@ -238,5 +238,5 @@ def at_least(level: str, least: str) -> bool:
 
 
 def _connection_state(session: ServerSession) -> dict[str, Any]:
-    """Return the values kept for the connection: the SDK's session ends with each request."""
+    """Return a dict that lasts as long as the connection; a session lasts for one request."""
     return session._connection.state  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -37,7 +37,7 @@ INVALID_IN_V1 = "Invalid request parameters"
 
 
 class SagaRoundsExceededError(AnabranchError):
-    """The server still asks after ``max_rounds`` turns with questions."""
+    """The server still asks questions after ``max_rounds`` replies with questions."""
 
     def __init__(self, max_rounds: int) -> None:
         self.max_rounds = max_rounds
@@ -50,7 +50,7 @@ class SagaRoundsExceededError(AnabranchError):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The data to continue a saga from any process, in plain JSON.
+    """The data with which any process can continue a saga, in plain JSON.
 
     Attributes:
         token: the server's latest token.
@@ -118,7 +118,7 @@ class SagaClient:
         return await self._run(self._resumed(turn, _Saga("", {}, completed=completed)))
 
     async def _run(self, saga: _Saga) -> types.CallToolResult:
-        """Drive a saga to its end; after a lost connection, repeat its last request."""
+        """Run a saga to its end; after a lost connection, repeat its last request."""
         pauses = iter(PAUSES)
         lost: Exception | None = None
         while True:
@@ -137,7 +137,7 @@ class SagaClient:
     async def _attempt(
         self, saga: _Saga, lost: Exception | None
     ) -> types.CallToolResult | Exception:
-        """Drive a saga over one connection; return an error, to raise it after the connection closes."""
+        """Run a saga over one connection; return an error, for the caller to raise."""
         try:
             async with self._connected() as client:
                 try:
@@ -225,7 +225,7 @@ class SagaClient:
 
 @dataclass(slots=True)
 class _Saga:
-    """A running saga: its next request, which is repeated if the connection is lost.
+    """A running saga: its next request, which the client repeats if the connection is lost.
 
     Attributes:
         method, params: the request.

@@ -23,7 +23,7 @@ from anabranch.mcp._error_mapping import checked_results
 
 
 class _Shape(BaseModel):
-    """A model that is sent in camel case, and built when it is first used: few servers get sagas.
+    """A model with camel-case JSON, which pydantic builds at its first use.
 
     JSON fields of a shape are ``Any``: their values come from a parser, and pydantic's
     ``JsonValue`` would call a Python function for each part.
@@ -54,7 +54,7 @@ class SagaStepError(_Shape):
 
 
 class SagaStepResult(_Shape):
-    """A step that the client has completed: with ``result`` or with ``error``.
+    """A step that the client has completed, with a ``result`` or an ``error``.
 
     ``result`` is an ``ElicitResult`` or a ``CreateMessageResult``, as the step requires.
     """
@@ -65,14 +65,14 @@ class SagaStepResult(_Shape):
 
 
 class ResumeToolSagaParams(_Shape):
-    """Parameters of ``tools/resumeSaga``; ``completed_steps`` are all so far, each once."""
+    """Parameters of ``tools/resumeSaga``; ``completed_steps`` has each completed step once."""
 
     saga_token: str
     completed_steps: list[SagaStepResult]
 
 
 class ElicitationStep(_Shape):
-    """Asks the user: a form or, with mode ``url``, a page."""
+    """A question to the user: a form or, with mode ``url``, a page to visit."""
 
     type: Literal["elicitation"]
     step_id: str
@@ -80,7 +80,7 @@ class ElicitationStep(_Shape):
 
 
 class SamplingStep(_Shape):
-    """Asks the client's model."""
+    """A request to the client's model."""
 
     type: Literal["sampling"]
     step_id: str
@@ -103,13 +103,13 @@ class ToolCallSagaResult(_Shape):
 
 
 class WrongField(_Shape):
-    """Names the wrong parameter."""
+    """The error data that names the wrong parameter."""
 
     field: str
 
 
 class WrongToken(_Shape):
-    """Reports a refused token, for any reason."""
+    """The error data for a refused token, the same for any reason."""
 
     reason: Literal["invalid_saga_token"]
 
@@ -141,13 +141,13 @@ S = TypeVar("S", bound=BaseModel)
 
 
 class LooseParams(types.RequestParams):
-    """Accepts anything, since the SDK would refuse a bad parameter without naming it."""
+    """Parameters of any kind, because the SDK would refuse a bad parameter without its name."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
 
 def read(shape: type[S], params: Mapping[str, Any] | None) -> S:
-    """Return ``params`` as a ``shape``.
+    """Return ``params``, checked, as an instance of ``shape``.
 
     Raises:
         MCPError: if a field is missing, of another type, too large, or nested too deeply.
@@ -164,7 +164,7 @@ def read(shape: type[S], params: Mapping[str, Any] | None) -> S:
 
 
 def invalid(field: str, problem: str) -> MCPError:
-    """Return the error for a field: the message begins with its name."""
+    """Return the error for a field, whose message begins with the field's name."""
     return MCPError(types.INVALID_PARAMS, f"{field}: {problem}", {"field": field})
 
 
@@ -174,7 +174,7 @@ def quoted(text: str) -> str:
 
 
 def _require_bounds(field: str, value: object) -> None:
-    """Refuse a value that would fail later.
+    """Refuse a value that is too large, nested too deeply, or has a number that is too long.
 
     The check walks level by level, to avoid recursion, and in C: a Python loop over millions of
     parts would delay every other call for seconds.
@@ -199,7 +199,7 @@ def _require_bounds(field: str, value: object) -> None:
 
 
 def _of(kind: type, level: list[Any], kinds: set[type]) -> list[Any]:
-    """Return the values of ``level`` that have the type ``kind``; ``kinds`` are all types in it."""
+    """Return the values of the type ``kind`` in ``level``, whose types are ``kinds``."""
     if kind not in kinds:
         return []
     if len(kinds) == 1:
@@ -208,7 +208,7 @@ def _of(kind: type, level: list[Any], kinds: set[type]) -> list[Any]:
 
 
 def _where(location: tuple[int | str, ...]) -> str:
-    """Return the path of a problem: ``completedSteps[0].stepId``."""
+    """Return the path of a problem as text, such as ``completedSteps[0].stepId``."""
     named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
     return named.removeprefix(".") or "params"
 
@@ -218,7 +218,7 @@ Convert: TypeAlias = Callable[[object], BaseModel]
 
 
 def to_result(value: object, convert: Convert) -> dict[str, Any]:
-    """Return the result for ``value``.
+    """Return a tool's ``value`` as the JSON of a result of ``tools/call``.
 
     Raises:
         Exception: if ``value`` does not fit the tool's return annotation, or cannot be JSON.

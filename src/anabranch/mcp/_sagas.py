@@ -133,7 +133,7 @@ def tools_call_of(server: Server[Any]) -> RequestHandler | None:
 
 
 class SagaMethods:
-    """The two methods, for any host.
+    """The methods ``tools/callSaga`` and ``tools/resumeSaga``, for any host.
 
     Args:
         sealer: seals the tokens.
@@ -149,7 +149,7 @@ class SagaMethods:
         bind: Callable[..., B],
         request_of: Callable[[ServerRequestContext[Any, Any]], McpRequest],
     ) -> list[B]:
-        """Return the saga methods for every era, each made by a host's ``bind``."""
+        """Return the saga methods for every era, in the form that a host's ``bind`` makes."""
 
         async def call(context: ServerRequestContext[Any, Any], _: LooseParams) -> dict[str, Any]:
             return await self.call(request_of(context))
@@ -283,7 +283,7 @@ def _step(ask: Ask) -> dict[str, Any]:
 
 
 def _capabilities(request: McpRequest) -> Capabilities:
-    """Return the capabilities that the client declared; by default it can answer every step."""
+    """Return the client's declared capabilities; by default, all that a saga can ask."""
     declared = request.session.client_capabilities
     if declared is None or (declared.sampling is None and declared.elicitation is None):
         return Capabilities(sampling_documents=False)

@@ -47,7 +47,7 @@ Serve: TypeAlias = Callable[[Mapping[str, Any], McpRequest], Awaitable[object]]
 
 
 class Described(Protocol):
-    """The description of a tool for a host, with its check of arguments."""
+    """The description of a tool for a host, and the method that checks the tool's arguments."""
 
     @property
     def name(self) -> str: ...
@@ -122,7 +122,7 @@ class SdkTool(BaseTool):
 
     @property
     def offered(self) -> Offered | None:
-        """The tool for the saga methods; ``None`` if they serve it like the host's tools."""
+        """The tool as the saga methods call it; ``None`` if they call it through ``tools/call``."""
         return self._offered
 
     async def run(

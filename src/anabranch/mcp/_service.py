@@ -1,4 +1,4 @@
-"""The service behind all tools of one installation: it runs their calls, and asks their clients.
+"""The service of all tools that a server got together: it runs their calls, and makes handles.
 
 A *handle* is the sealed name of an unfinished call, which a client passes to another tool. A handle is
 bound to its tool, arguments, caller and server, and expires, like a state. A handle holds the state
@@ -50,7 +50,7 @@ class Handles:
     sealer: Sealer
 
     async def make(self, call: OpenCall, state: str, principal: str) -> str:
-        """Return the handle of ``call``, whose last round has handed out ``state``.
+        """Return the handle of ``call``, by which a client continues the call from ``state``.
 
         Raises:
             ToolError: if the store does not answer.
@@ -61,7 +61,7 @@ class Handles:
         return self.sealer.seal(claims, principal)
 
     async def open(self, handle: str, principal: str) -> OpenCall:
-        """Return the call of ``handle``.
+        """Return the call that ``handle`` stands for.
 
         Raises:
             InvalidTokenError: if the handle has expired, or is not of this server for this caller.
@@ -85,7 +85,7 @@ class Handles:
 
 
 def _nothing() -> None:
-    """Do nothing: there is no store."""
+    """Do nothing before a call, because there is no store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Service:
     max_request: int | None = None
 
     def by_rounds(self, request: McpRequest) -> bool:
-        """Return whether a call runs by rounds, and not live while its client answers."""
+        """Return whether a call runs by rounds, or else stays alive while its client answers."""
         return request.is_modern or (
             self.asks_by_result and _widened(request.capabilities) != request.capabilities
         )
@@ -174,5 +174,5 @@ class Service:
 
 @lru_cache
 def _widened(capabilities: Capabilities) -> Capabilities:
-    """Return ``capabilities`` with the questions that a result can ask."""
+    """Return ``capabilities`` with forms and URLs, which a tool's result can ask for."""
     return replace(capabilities, elicitation=True, elicitation_url=True)

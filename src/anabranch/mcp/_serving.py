@@ -43,7 +43,7 @@ from anabranch.tool import Tool
 async def serve(
     tool: Tool[Any], service: Service, arguments: Mapping[str, Any], request: McpRequest
 ) -> object:
-    """Run the call, or the round, of ``request``, with validated ``arguments``.
+    """Run the call of ``request``, or one round of it, with validated ``arguments``.
 
     Returns:
         the tool's value, an ``InputRequiredResult``, or an ``Unfinished`` call.
@@ -70,7 +70,7 @@ async def serve(
 
 
 def sendable(value: object) -> object:
-    """Return a tool's value, or a question to its client, in a form that a host can send."""
+    """Return ``value``, of a tool or with questions, with all texts encodable."""
     if isinstance(value, InputRequiredResult):  # to_request() has made it encodable
         return value
     with checked_results():
@@ -85,7 +85,7 @@ async def run_live(call: OpenCall, request: McpRequest, service: Service) -> obj
 
 
 class Chain(NamedTuple):
-    """The rounds of one request: the number of the first, and whether states are marked with it."""
+    """A chain of requests: the number of its first round, and whether states have this mark."""
 
     begins: int = 0
     marks: bool = False
@@ -118,7 +118,7 @@ async def run_rounds(
 def _without_consents(
     call: OpenCall, answers: Mapping[str, Answer], request: McpRequest, service: Service
 ) -> dict[str, Answer]:
-    """Leave out consents to open a page: the round takes the answers that were entered there."""
+    """Return ``answers`` without consents to open a page: the page has stored the answers."""
     if service.links is None or request.capabilities.elicitation:
         return dict(answers)
     return {
@@ -129,7 +129,7 @@ def _without_consents(
 
 
 def _are_open(steps: AbstractSet[str], reply: InputRequiredResult) -> bool:
-    """Return whether a question is still asked, although its page was opened."""
+    """Return whether ``reply`` still asks one of ``steps``, whose page the user has opened."""
     return not steps.isdisjoint(reply.input_requests or {})
 
 
@@ -212,7 +212,7 @@ async def _next_round(
     chain: Chain,
     number: int,
 ) -> InputRequiredResult | Unfinished:
-    """Return ``reply`` with the questions in ``askable``, or the end of a chain that is too long."""
+    """Return ``reply`` with the questions ``askable``; after too many rounds, ``Unfinished``."""
     state = reply.request_state or ""
     if service.continues and number - chain.begins >= CHAIN:
         handle = await service.handles.make(call, state, request.principal)
@@ -232,7 +232,7 @@ async def _askable(
     *,
     linked: bool,
 ) -> dict[str, types.InputRequest]:
-    """Return the questions of ``reply`` that the client can show or answer, in its form."""
+    """Return the questions of ``reply`` that the client can show, some as links to a page."""
     requests = reply.input_requests or {}
     if not service.asks_by_result:
         return requests

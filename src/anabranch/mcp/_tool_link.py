@@ -63,7 +63,7 @@ class ToolList:
             self._changed.set()
 
     async def read(self, client: Client) -> None:
-        """Read the list.
+        """Read the list of tools from the server.
 
         Raises:
             MCPError: if the server refused, or the connection broke.
@@ -124,7 +124,7 @@ class ToolList:
 
 
 def _problem(tool: types.Tool) -> str | None:
-    """Return the reason why a model cannot be offered ``tool``, or ``None``."""
+    """Return the reason why an agent cannot offer ``tool`` to a model, or ``None``."""
     if (size := len(tool.model_dump_json())) > LARGEST:
         return f"it is described in {size:,} characters, which each request to a model would have"
     try:
@@ -139,7 +139,7 @@ PATIENCE: Final = 120.0
 
 
 class Link:
-    """One connection.
+    """One connection to the server, open until it is retired or closed.
 
     Attributes:
         client: the SDK's client.
@@ -156,12 +156,12 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection has to be closed."""
+        """Whether the connection is open, and must be closed."""
         return self._task is not None and not self._task.done()
 
     @property
     def is_usable(self) -> bool:
-        """Whether requests can be sent."""
+        """Whether the connection can carry new requests."""
         if self._is_retired or not self.is_open:
             return False
         # The SDK has no public query for the end of a connection.
@@ -194,7 +194,7 @@ class Link:
 
     @contextmanager
     def used(self) -> Generator[None]:
-        """Hold the connection open for a request, even if it is retired meanwhile."""
+        """Hold the connection open in the block, for a request, even if it is retired meanwhile."""
         self._calls += 1
         try:
             yield
@@ -204,13 +204,13 @@ class Link:
                 self.retire()
 
     def retire(self) -> None:
-        """Disconnect after the last request."""
+        """Accept no new request, and disconnect after the last running request."""
         self._is_retired = True
         if not self._calls:
             self._left.set()
 
     async def close(self) -> None:
-        """Disconnect."""
+        """Disconnect at once, and wait for the end of the connection."""
         self._left.set()
         if self._task is not None:
             await asyncio.wait({self._task})
@@ -227,6 +227,6 @@ class Link:
 
 
 def _read_failure(task: asyncio.Task[None]) -> None:
-    """Retrieve a connection's failure, so that asyncio does not report it: its calls fail with it."""
+    """Retrieve a connection's failure, so that asyncio does not report it; the calls report it."""
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.debug("A connection has ended: %s", error)

@@ -31,7 +31,7 @@ LONGEST_REASON: Final = 4_000
 
 
 class ToolServer:
-    """One server.
+    """One running MCP server, whose tools an agent calls.
 
     Args:
         target: returns the target of each connection.
@@ -69,7 +69,7 @@ class ToolServer:
         return info.name if info is not None else ""
 
     async def is_modern(self) -> bool:
-        """Return whether a question of the server ends its request, and waits in no connection.
+        """Return whether the server asks by ending a request, and holds no connection.
 
         Raises:
             ToolError: if the server cannot be reached, or does not speak MCP.

@@ -80,7 +80,7 @@ def command_of(server: str, env: Mapping[str, str] | None = None) -> StdioServer
 
 
 class _Reopened(Transport):
-    """The base: the context that it enters is left with the connection."""
+    """The base of transports that hold resources until their connection closes."""
 
     def __init__(self) -> None:
         self._stack: AsyncExitStack = AsyncExitStack()
@@ -116,7 +116,7 @@ class WithHeaders(_Reopened):
         return self._refusal
 
     async def _hear(self, response: httpx2.Response) -> None:
-        """Read a refusal, since the SDK's client reports only the fact.
+        """Read the text of a refusal, which the SDK's client does not report.
 
         Only a POST is a message to the server: no call depends on another request, such as the one
         that ends a session.
@@ -140,7 +140,7 @@ class WithHeaders(_Reopened):
         self._refusal = shown + self._way_out(response.status_code, f"{demand} {said}")
 
     def _way_out(self, status: int, said: str) -> str:
-        """Return the header that the server wants, and the way to give it, if the server says so."""
+        """Return a text about the header that the server wants, and how to send it, or ""."""
         named = _HEADER.search(said)
         name = named[0] if named else "Authorization" if status == UNAUTHORIZED else ""
         if name in self._headers:
@@ -151,7 +151,7 @@ class WithHeaders(_Reopened):
 
 
 class Started(_Reopened):
-    """A connection to a process that it starts; the log gets the process's stderr.
+    """A connection that starts a process, and logs what the process writes to stderr.
 
     So the process cannot control the terminal of this process.
     """
@@ -235,7 +235,7 @@ class Remembering(Forwarding):
         self._answers: dict[tuple[str, str], Any] = {}
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Return the model's earlier answer, or ask."""
+        """Return the model's earlier answer to this step, or ask the model."""
         asked = (step_id, request.model_dump_json())
         if asked not in self._answers or not step_id:
             self._answers[asked] = await super().sample(request, step_id=step_id)
@@ -243,7 +243,7 @@ class Remembering(Forwarding):
         return reply
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Return the user's earlier answer, or ask."""
+        """Return the user's earlier answer to this step, or ask the user."""
         asked = (step_id, request.model_dump_json())
         if asked not in self._answers or not step_id:
             self._answers[asked] = await super().elicit(request, step_id=step_id)

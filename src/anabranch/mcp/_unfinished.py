@@ -31,7 +31,7 @@ DEEPEST: Final = 64
 
 
 def function_returning(annotation: object) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return a function with that return annotation, from which SDKs make an output schema.
+    """Return a function with the return ``annotation``, from which SDKs make an output schema.
 
     ``inspect.Signature.empty`` stands for no annotation. The function is never called.
     """
@@ -63,7 +63,7 @@ def list_as_one(value: object) -> object:
 
 
 def _is_file(kind: type[object]) -> bool:
-    """Return whether values of ``kind`` are content blocks, or become some."""
+    """Return whether values of ``kind`` are content blocks, or are converted to content blocks."""
     return issubclass(kind, get_args(types.ContentBlock)) or any(
         hasattr(kind, name) for name in FILE_METHODS
     )
@@ -126,7 +126,7 @@ class Unfinished:
 
     @property
     def structured(self) -> dict[str, Any]:
-        """The structured content."""
+        """The result as structured content, for programs."""
         return {UNFINISHED: self.details}
 
 
@@ -150,7 +150,7 @@ def with_unfinished(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> Unfinished:
-    """Return the result that ends a chain of rounds; ``asleep`` if the call asks nothing now.
+    """Return the result that names the tool to continue a call after too many rounds of questions.
 
     Raises:
         ToolError: if the output schema of the called tool excludes the variant; with the same text.

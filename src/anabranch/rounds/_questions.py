@@ -1,4 +1,4 @@
-"""The end of a round, which is a value or open questions, and the check of answers before the next.
+"""The end of a round, a value or open questions, and the check of answers for the next round.
 
 Both ends have a form in plain JSON, since a framework stores it while it pauses.
 

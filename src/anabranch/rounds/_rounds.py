@@ -1,4 +1,4 @@
-"""Rounds, run one by one: their shared options, and the function that runs a single round.
+"""Runs a call round by round: ``Rounds`` has the options, and ``run_round`` runs a single round.
 
 A state that a round hands out is sealed with keys, like MCP's ``requestState``: it is bound to the
 tool, its arguments, the principal and the audience, and expires. Rounds require keys: a state that
@@ -59,7 +59,7 @@ DAY = 86_400.0
 
 
 class _RoundClaims(Claims):
-    """The content of a state.
+    """The content of the sealed state that a caller sends back.
 
     Attributes:
         called: a digest of the arguments.
@@ -158,7 +158,7 @@ class Rounds:
         object.__setattr__(self, "_sealer", sealer)
 
     def _opened(self) -> Durability | None:
-        """Return the store's policy: the store holds every state, and callers get a reference."""
+        """Return the policy of the store; with a store, callers get references to states."""
         store = self.store
         if store is None or isinstance(store, Durability):
             return store and replace(store, spill=0)
@@ -268,7 +268,7 @@ class Rounds:
         return record is None or not record.state.is_open
 
     async def expire(self, *tools: Tool[Any]) -> int:
-        """Undo the calls of ``tools`` whose time is over, and delete old ended calls.
+        """Undo the calls of ``tools`` that have expired, and delete old ended calls.
 
         With a store, call this regularly, in any number of processes. Return the number of ended
         calls.

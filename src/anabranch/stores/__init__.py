@@ -200,7 +200,7 @@ async def append_reported(
 
 
 def _database_beside(where: str | TreeStore) -> tuple[Database, bool]:
-    """Return the database as :func:`_database_at` does, in memory for a store of another package."""
+    """Return :func:`_database_at`, or a database in memory for a store of another package."""
     if not isinstance(where, str):
         from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 

@@ -1,4 +1,4 @@
-"""Branches in a database: their tables, SQL, and the store behind the port ``BranchStore``."""
+"""The implementation of the port ``BranchStore`` on a database, with its tables and SQL."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ PRUNE_SESSIONS = Statement(
 
 
 def _put(table: sa.Table, *, fixed: int) -> Statement:
-    """Return the statement that inserts a row, or replaces all its columns but the first ``fixed``."""
+    """Return the statement that inserts a row, or replaces it after its ``fixed`` columns."""
     columns = [column for column in table.c if column.identity is None]
     values = {column.name: sa.bindparam(column.name, type_=column.type) for column in columns}
 
@@ -187,7 +187,7 @@ class Branches:
 
 
 class _Rows:
-    """The records of one transaction: each is read once, and written at the end of the transaction."""
+    """The records of one transaction, which reads each once and writes changes at its end."""
 
     def __init__(self, connection: sa.Connection, *, is_postgresql: bool) -> None:
         self._connection = connection
@@ -232,7 +232,7 @@ class _Rows:
         self._branches[branch.id] = self._new_branches[branch.id] = branch
 
     def flush(self) -> None:
-        """Write the records that were put, in their present state."""
+        """Write the records that the transaction has put, in their present state."""
         if self._new_sessions:
             sessions = map(_session_row, self._new_sessions.values())
             PUT_SESSION.count(self._connection, *sessions)
@@ -245,7 +245,7 @@ class _Rows:
         return COUNT.count(self._connection, values) == 1
 
     def _open(self, statement: Statement, name: str) -> list[Branch]:
-        """Return the open branches: those that a statement finds and those that were put."""
+        """Return the open branches that ``statement`` finds, or that the transaction has put."""
         found = {each.id: each for each in map(to_branch, self._rows(statement, name))}
         return [each for each in (found | self._new_branches).values() if each.is_open]
 
@@ -274,14 +274,14 @@ def _to_session(row: Row) -> Session:
 
 
 def to_branch(row: Row) -> Branch:
-    """Return the branch in a row."""
+    """Return the branch that a row contains."""
     values = _values(row, _BRANCH_FIELDS)
     values["injected_memories"] = tuple(values["injected_memories"])
     return Branch(**values)
 
 
 def _values(row: Row, names: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a record; a record of an earlier release lacks the newer fields."""
+    """Return the fields of a record by name; records of older releases lack newer fields."""
     values: list[Any] = json.loads(row[0])
     return dict(zip(names, values, strict=False))
 

@@ -40,7 +40,7 @@ def call_row(
     state: CallState,
     lease: LeaseRecord | None = None,
 ) -> dict[str, Any]:
-    """Return the row of a new call, with a lease if one is given."""
+    """Return the row of a new call, under ``lease`` if given."""
     return {
         "call_id": to_bytes(call.call_id),
         "tool": to_bytes(call.tool),
@@ -113,7 +113,7 @@ def entry_rows(call_id: str, number: int, entries: Mapping[str, str]) -> list[di
 
 
 def to_entries(rows: Iterable[Row]) -> dict[str, str]:
-    """Return the entries in rows of a step id and a text."""
+    """Return the entries in ``rows``, as texts by step id."""
     return {to_text(step_id): to_text(text) for step_id, text in rows}
 
 
@@ -135,7 +135,7 @@ def answer_rows(
 
 
 def to_answer(row: Row) -> tuple[str, AnswerRecord]:
-    """Return the step and the answer in a row."""
+    """Return the step id and the answer that a row contains."""
     step_id, text, by, number = row
     return to_text(step_id), AnswerRecord(to_text(text), to_text(by), number)
 
@@ -168,7 +168,7 @@ def open_known(
     inbox: Mapping[str, AnswerRecord],
     taken: Mapping[str, str],
 ) -> OpenedRound | None:
-    """Take the lease for a stored round; return the round with the answers ``taken``, if it was free."""
+    """Take the lease for a stored round, if it is free; return the round with its answers."""
     digest, call = digest_of(taken), known.call
     if not sql.LEASE.count(connection, {**lease, "digest": to_bytes(digest)}):
         sql.SHORTEN.count(connection, lease)
@@ -199,7 +199,7 @@ def take(
     inbox: Mapping[str, AnswerRecord],
     taken: Mapping[str, str],
 ) -> None:
-    """Assign answers to a round, and first store those that are not in the inbox yet."""
+    """Assign answers to a round; first store the answers that are not in the inbox yet."""
     new = {step: text for step, text in taken.items() if step not in inbox}
     there = [step for step in taken if step in inbox and inbox[step].round is None]
     if new:
@@ -210,7 +210,7 @@ def take(
 
 
 def undone_steps(connection: sa.Connection, this: bytes) -> frozenset[str]:
-    """Return the steps of a call that are undone."""
+    """Return the steps of a call whose compensations have run."""
     found = sql.UNDONE_STEPS.rows(connection, {"this": this})
     return frozenset(to_text(step_id) for (step_id,) in found)
 
@@ -221,7 +221,7 @@ def to_take(
     asks: Collection[str],
     given: Mapping[str, str],
 ) -> Mapping[str, str] | None:
-    """Return the answers for a round that is opened, or ``None`` if its client has given others.
+    """Return the answers for a round that opens; ``None`` if its client gave others before.
 
     A round that was opened before gets the same answers again. A new round gets the first answer to
     each open question. An answer that another round has taken does not count.
@@ -235,5 +235,5 @@ def to_take(
 
 
 def _entered(answers: Mapping[str, AnswerRecord]) -> frozenset[str]:
-    """Return the steps whose answers came from others than the client."""
+    """Return the steps that a user answered on a page, and not the client."""
     return frozenset(step for step, each in answers.items() if each.by)

@@ -113,7 +113,7 @@ _DEADLINE = sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), CALL
 
 
 def _moved(event: CallEvent) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[str]]:
-    """Return two expressions for an event: a condition on the present state, and the next state."""
+    """Return a condition on the present state of a call, and its next state, for one event."""
     table = TRANSITIONS[event]
     before = CALL.c.state.in_([sa.literal_column(f"'{state}'") for state in sorted(table)])
     ends = set(table.values())
@@ -127,7 +127,7 @@ def _moved(event: CallEvent) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[s
 
 
 def _leasing(event: CallEvent) -> sa.Update:
-    """Return the statement that takes a free lease and moves the call."""
+    """Return the statement that takes a free lease and changes the call's state by ``event``."""
     before, after = _moved(event)
     return (
         sa.update(CALL)
@@ -142,7 +142,7 @@ def _leasing(event: CallEvent) -> sa.Update:
 
 
 def _moving(event: CallEvent) -> sa.Update:
-    """Return the statement with which the owner of a lease moves a call and releases the lease."""
+    """Return the statement that changes a call's state by ``event`` and ends its lease."""
     before, after = _moved(event)
     return (
         sa.update(CALL)
@@ -284,7 +284,7 @@ PRUNE = Statement(
 
 
 def listing(given: Collection[str], states: Collection[CallState] | None) -> Statement:
-    """Return the statement for a page of calls, with the conditions that are ``given``."""
+    """Return the statement for one page of the list of calls, with the conditions in ``given``."""
     started, call_id = CALL.c.started, CALL.c.call_id
     conditions = {
         "tool": CALL.c.tool == sa.bindparam("tool"),

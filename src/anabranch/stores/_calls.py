@@ -141,12 +141,12 @@ class Calls:
         )
 
     def _leased(self, owner: str, until: float) -> dict[str, Any]:
-        """Return the values with which this process takes a lease."""
+        """Return the parameters of a statement by which this process takes a lease."""
         name = self.processes.name
         return {"new_owner": to_bytes(owner), "new_process": name, "until": until}
 
     def _leave(self, connection: sa.Connection, values: Mapping[str, Any]) -> bool:
-        """Release a call, and return the answers that its round had taken."""
+        """Release the lease on a call, and free the answers in the inbox that its round had taken."""
         if not sql.MOVE[CallEvent.LEAVE].count(connection, values):
             return False
         this = {"this": values["this"]}
@@ -404,13 +404,13 @@ class Calls:
 
 
 def _by_owner(call_id: str, owner: str, **changes: object) -> dict[str, Any]:
-    """Return the values with which the owner of a lease changes a call."""
+    """Return the parameters of a statement that changes a call only if ``owner`` has its lease."""
     return {"this": to_bytes(call_id), "old_owner": to_bytes(owner), **changes}
 
 
 @contextmanager
 def _known(call_id: str) -> Generator[None]:
-    """Raise :class:`UnknownCallError` for a foreign key without its call."""
+    """Raise :class:`UnknownCallError` if the block writes a row of a call that does not exist."""
     try:
         yield
     except exc.IntegrityError as error:

@@ -1,4 +1,4 @@
-"""One open database: its threads, its transactions, and its tables, made at first use.
+"""One open database: its threads and transactions. The first use makes its tables.
 
 ``_calls.py``, ``_trees.py`` and the other stores give it functions to run on a connection. SQLite:
 one thread writes, in batches that share a commit; other threads read meanwhile. Postgres: a few
@@ -123,7 +123,7 @@ class Database:
         return await self._do(self._single_writers, work)
 
     async def version(self) -> int:
-        """Return a number that changes whenever another process writes to the file."""
+        """Return a number that changes when another process writes to the SQLite file."""
         # SQLite's writer asks, because its own transactions do not change the number.
         found = await self.write(
             lambda connection: connection.scalar(sa.text("PRAGMA data_version")), lasting=False
@@ -204,7 +204,7 @@ class Database:
                 yield connection
 
     def _prepare(self) -> None:
-        """Make the file and the tables if they are missing; a concurrent caller waits."""
+        """Make the file and the tables if they are missing; concurrent callers wait for them."""
         with self._preparing:
             if self._prepared:
                 return

@@ -1,4 +1,4 @@
-"""Drivers' errors as ``StoreError``: one sentence that names the failure and the remedy.
+"""Turns errors of database drivers into ``StoreError``: one sentence with the failure and remedy.
 
 The sentence never shows a statement or its parameters, which hold callers' data.
 """
@@ -80,7 +80,7 @@ def _sentence(named: str, error: BaseException) -> StoreError:
 
 
 def _reason(error: BaseException) -> str | None:
-    """Return the meaning of the database's number for ``error``, or ``None`` without a number."""
+    """Return the meaning of the error number that the database gave; ``None`` without a number."""
     name = getattr(error, "sqlite_errorname", None)
     if name is not None:  # extended codes begin with the plain one: SQLITE_IOERR_WRITE
         plain = "_".join(name.split("_")[:2])

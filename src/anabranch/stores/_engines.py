@@ -208,7 +208,7 @@ def make_engine(target: Target) -> sa.Engine:
 
 
 def switch_to_wal(connection: sqlite3.Connection) -> None:
-    """Let readers work while a writer writes; do nothing if they already can."""
+    """Set the file to WAL mode, in which readers work while a writer writes."""
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")

@@ -101,7 +101,7 @@ _UNWAITED = sa.func.set_config("synchronous_commit", "off", True)  # noqa: FBT00
 def _unwaited(
     statement: sa.Update | Callable[[sa.Dialect], sa.Insert],
 ) -> Statement:
-    """Return the statement; on Postgres, its commit does not wait for the disk."""
+    """Return ``statement`` so that on Postgres its commit does not wait for the disk."""
 
     def make(dialect: sa.Dialect) -> sa.ClauseElement:
         made = statement if isinstance(statement, sa.Update) else statement(dialect)
@@ -124,7 +124,7 @@ RELEASE = _unwaited(sa.update(RUN).where(_THIS, _IS_OWNED).values(_NO_TURN))
 
 
 def _looking(dialect: sa.Dialect) -> sa.Insert:
-    """Return the statement that asks for a look at a run, which may be new."""
+    """Return the statement that schedules a worker's look at a run, which may be new."""
     insert = insert_of(dialect)(RUN).values(
         run=sa.bindparam("this"), first=1, last=0, at=_LOOK, look_at=_LOOK
     )
@@ -173,7 +173,7 @@ _HAS_ROOM = _running.where(_other.c.share == RUN.c.share).scalar_subquery() < sa
 
 
 def _claiming(*conditions: sa.ColumnElement[bool]) -> Statement:
-    """Return the statement that puts off the due work of runs under some conditions."""
+    """Return the statement that claims runs with due work, and postpones that work for others."""
     now: sa.BindParameter[float] = sa.bindparam("now")
     until: sa.BindParameter[float] = sa.bindparam("until")
     is_due = sa.and_(_HAS_TURN, RUN.c.due <= now, RUN.c.state != _RUNNING, _FITS)
@@ -214,12 +214,12 @@ QUEUED = Statement(
 
 
 def _later_than(name: str) -> sa.ColumnElement[float | None]:
-    """Return the time of the next look if it is later than a parameter."""
+    """Return the time of a run's next look if later than the parameter ``name``, else null."""
     return sa.case((RUN.c.look_at > sa.bindparam(name), RUN.c.look_at), else_=sa.null())
 
 
 def _taking(condition: sa.ColumnElement[bool]) -> Statement:
-    """Return the statement that takes the lease on a turn under a condition."""
+    """Return the statement that takes the lease on a run's turn if ``condition`` holds."""
     begun = sa.select(sa.func.min(EVENT.c.number)).where(_OF_THIS, EVENT.c.key == RUN.c.turn)
     return _unwaited(
         sa.update(RUN)
@@ -322,7 +322,7 @@ _HEAD = (RUN.c.first, RUN.c.last, RUN.c.state)
 
 
 def _counting(dialect: sa.Dialect) -> sa.ClauseElement:
-    """Return the statement that reserves event numbers in a run, which may be new."""
+    """Return the statement that reserves event numbers in a run, and adds the run if it is new."""
     insert = insert_of(dialect)(RUN).values(
         _COUNTED | {"run": sa.bindparam("this"), "first": 1, "last": _SIZE}
     )
@@ -345,7 +345,7 @@ COUNT_LAST = Statement(_OWNED.values(_COUNTED | _NO_TURN | {"look_at": _EARLIER}
 
 
 def _adding(count: int) -> sa.ClauseElement:
-    """Return the statement that adds ``count`` events; a row has the columns of the table."""
+    """Return the statement that adds ``count`` events, each with all columns of the table."""
     names = [column.name for column in EVENT.c]
     return sa.insert(EVENT).values(
         [{name: sa.bindparam(f"{name}_{place}") for name in names} for place in range(count)]
@@ -353,7 +353,7 @@ def _adding(count: int) -> sa.ClauseElement:
 
 
 def _beginning(dialect: sa.Dialect) -> sa.ClauseElement:
-    """Return the statement that begins a turn in a run without one, which may be new."""
+    """Return the statement that begins a turn in a run without a turn, or in a new run."""
     begun = sa.select(EVENT.c.number).where(_OF_THIS, EVENT.c.key == sa.bindparam("new_turn"))
     insert = insert_of(dialect)(RUN).values(
         _COUNTED

@@ -53,7 +53,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Events that were read from the store.
+    """Consecutive events of a run, read from the store at one time.
 
     Attributes:
         events: the events; empty at the end of the run.
@@ -76,7 +76,7 @@ Watch: TypeAlias = Callable[["dict[str, Tail]"], Coroutine[Any, Any, None]]
 
 
 def name_of(run: str) -> str:
-    """Return the name of a run in announcements, which cannot carry arbitrary text."""
+    """Return a run's name for notifications of Postgres, which cannot carry arbitrary text."""
     return hashlib.md5(to_bytes(run), usedforsecurity=False).hexdigest()
 
 
@@ -104,7 +104,7 @@ class Tail:
         return -len(self._marks) <= place < 0 and at.mark in (UNKNOWN, self._marks[place])
 
     def after(self, at: EventId) -> EventBatch | None:
-        """Return the events after ``at``, or ``None`` if there are none or the tail lacks some."""
+        """Return the events after ``at``; ``None`` if there are none or the tail lacks one."""
         place = at.number - self.end
         if place == 0 or not self.has(at):
             return None
@@ -113,7 +113,7 @@ class Tail:
     def extend(
         self, first: int, events: Sequence[bytes], marks: Sequence[int], before: int = UNKNOWN
     ) -> None:
-        """Add stored events: the number of the first, their marks, and the mark of the event before."""
+        """Add events of the store; ``before`` is the mark of the event before number ``first``."""
         is_gap = first > self.end + 1  # readers read the gap from the store
         if is_gap or self._is_lost(first - 1, [before, *marks]):
             self._begin(first - 1, before)
@@ -128,7 +128,7 @@ class Tail:
         self._notify()
 
     def _is_lost(self, number: int, marks: Sequence[int]) -> bool:
-        """Return whether the store has another event than the tail under the same number.
+        """Return whether the store and the tail have different events under one number.
 
         The store has ``marks`` from ``number`` on. The newest common event decides: if its marks
         agree, all earlier events agree.
@@ -142,7 +142,7 @@ class Tail:
         self._events, self._marks, self._size, self.end = [], [mark], 0, end
 
     def forget(self) -> None:
-        """Drop all events, since the store has lost some of them, and let readers read the store."""
+        """Drop all events, because the store has lost some; wake readers to read from it."""
         self._begin(-1, UNKNOWN)
         self.is_current = False
         self._notify()
@@ -155,7 +155,7 @@ class Tail:
         del self._events[:surplus], self._marks[:surplus]
 
     def wake(self, last: int | None = None) -> None:
-        """Let readers read the store, unless the tail has all events up to number ``last``."""
+        """Wake readers to read from the store, unless the tail has the events up to ``last``."""
         if last is None or last > self.end:
             self._wakes += 1
             self.is_current = False
@@ -166,7 +166,7 @@ class Tail:
         self._changed = asyncio.Event()
 
     async def wait(self) -> None:
-        """Return when there may be more events."""
+        """Wait until the run may have further events."""
         await self._changed.wait()
 
     async def read(self, at: EventId, read: Read) -> EventBatch | None:
@@ -209,14 +209,14 @@ class Tails:
         self._watching: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
 
     def publish(self, run: str, first: int, events: Sequence[bytes], mark: int) -> None:
-        """Pass events that were stored, under one mark, to the readers in this process."""
+        """Pass events that the store took under one ``mark`` to the readers in this process."""
         name, marks = name_of(run), [mark] * len(events)
         self._on_each_loop(
             lambda tails: tails[name].extend(first, events, marks) if name in tails else None
         )
 
     def wake_all(self) -> None:
-        """Let all readers read the store."""
+        """Wake all readers to read from the store."""
         self._on_each_loop(_wake)
 
     def _on_each_loop(self, work: Callable[[dict[str, Tail]], None]) -> None:
@@ -229,7 +229,7 @@ class Tails:
                     loop.call_soon_threadsafe(work, tails)
 
     async def follow(self, run: str, after: int | EventId) -> AsyncGenerator[EventBatch]:
-        """Yield the events of a run after a number, or after an event, in batches, without end."""
+        """Yield the events of a run after an event or its number, in batches, without end."""
         tail = self._enter(run)
         at = EventId(after, UNKNOWN) if isinstance(after, int) else after
         if at.number == 0:  # the reader has read no event that could be lost
@@ -270,13 +270,13 @@ class Tails:
 
 
 def _wake(tails: dict[str, Tail]) -> None:
-    """Let the readers of ``tails`` read the store."""
+    """Wake the readers of ``tails`` to read from the store."""
     for tail in tails.values():
         tail.wake()
 
 
 def watch_of(database: Database) -> Watch | None:
-    """Return the watch for events of other processes, or ``None`` if no other process can append."""
+    """Return the watcher for events of other processes; ``None`` if there can be none."""
     if not database.is_shared:
         return None
     return partial(_watch, database, _announced if database.is_postgresql else _polled)
@@ -287,7 +287,7 @@ async def _watch(
     attempt: Callable[[Database, dict[str, Tail]], Awaitable[None]],
     tails: dict[str, Tail],
 ) -> None:
-    """Wake tails until cancelled; start again after a failure."""
+    """Wake tails when other processes add events, until cancelled; start again after a failure."""
     while True:
         try:
             await attempt(database, tails)
@@ -317,7 +317,7 @@ async def _announced(database: Database, tails: dict[str, Tail]) -> None:
 
 
 async def _look(database: Database, tails: dict[str, Tail]) -> None:
-    """Wake the tails that lag behind the store."""
+    """Wake the tails that lack events of the store."""
     followed = {tail.run: tail for tail in tails.values()}
     for run, last in await database.read(lambda connection: _heads(connection, list(followed))):
         followed[run].wake(last)

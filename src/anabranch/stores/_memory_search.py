@@ -71,7 +71,7 @@ def search(
 
 
 def rarest(counts: Mapping[str, int]) -> list[str]:
-    """Return the words to search for: the rarest, or a few common ones if all are common."""
+    """Return the words to search for: the rarest or, if all are common, a few common words."""
     chosen: list[str] = []
     total = 0
     for word, count in sorted(counts.items(), key=lambda item: item[1]):
@@ -109,7 +109,7 @@ def _on_sqlite(connection: sa.Connection, words: Sequence[str], which: Filter) -
 
 
 def _ranges(connection: sa.Connection, which: Filter) -> list[range]:
-    """Return the ranges of rows that the index has for the scopes."""
+    """Return the ranges of row numbers that SQLite's index has for the scopes of ``which``."""
     if which.scopes is None:
         return [_ALL]
     places = [place_of(scope) for scope in which.scopes]

@@ -142,7 +142,7 @@ DUE = (
 
 
 def place_of(scope: Scope) -> str:
-    """Return one word for a scope; no other scope has the same word."""
+    """Return a word for the text index that identifies ``scope``."""
     return "p" + hashlib.sha256(f"{scope.level}:{scope.name}".encode()).hexdigest()[:24]
 
 
@@ -180,7 +180,7 @@ def to_memory(row: Sequence[Any]) -> Memory:
 
 
 def allowed(which: Filter) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of a filter."""
+    """Return the SQL conditions of a filter."""
     conditions = [MEMORY.c.confidence >= which.min_confidence]
     if which.scopes is not None:
         conditions.append(MEMORY.c.place.in_([place_of(scope) for scope in which.scopes]))
@@ -190,7 +190,7 @@ def allowed(which: Filter) -> list[sa.ColumnElement[bool]]:
 def in_order(
     connection: sa.Connection, seqs: Sequence[int], *conditions: sa.ColumnElement[bool]
 ) -> list[Memory]:
-    """Return the memories with these numbers that meet the conditions, in the given order."""
+    """Return the memories of the numbers ``seqs``, in that order, that meet ``conditions``."""
     finding = NUMBERED.where(MEMORY.c.seq.in_(seqs), *conditions)
     found = {row[0]: row[1:] for row in connection.execute(finding)}
     return [to_memory(found[seq]) for seq in seqs if seq in found]

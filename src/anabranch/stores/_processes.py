@@ -1,4 +1,4 @@
-"""The processes that share a database, shown alive by locks that the system releases with the process.
+"""The processes that share a database. Each holds a lock, which the system releases if it dies.
 
 SQLite: each process locks its own file next to the database. Postgres: each process holds an
 advisory lock on a connection that has no other use. A server may release such a lock while the
@@ -64,14 +64,14 @@ class ClosableProcesses(Processes, Protocol):
     """The processes of an open database."""
 
     def close(self) -> None:
-        """Release this process's lock, so that others see it as gone; a second call does nothing."""
+        """Release this process's lock, so that others see its end; a second call does nothing."""
         ...
 
 
 def open_processes(
     target: Target, connect: Callable[[], psycopg.Connection[tuple[object, ...]]], read: Read
 ) -> ClosableProcesses:
-    """Return the processes that share a database; nothing is opened before this process enters.
+    """Return the processes that share a database; open no file or connection before the first use.
 
     Args:
         target: the database.

@@ -76,7 +76,7 @@ class Events:
         await self._append(new, at)
 
     async def _append(self, new: Sequence[NewEvents], at: float) -> Sequence[int]:
-        """Add events; return the last number of each run that took events."""
+        """Add events; return the last event's number of each run that took events."""
         if not new:
             return []
         mark = _new_mark()
@@ -93,7 +93,7 @@ class Events:
         return [int(last) for _, _, last, *_ in heads]
 
     async def _publish(self, new: Sequence[NewEvents], heads: Sequence[Row], mark: int) -> None:
-        """Give stored events to the readers of this process."""
+        """Pass events that the store has taken to the readers in this process."""
         for place, first, last, state, *_ in heads:
             each = new[int(place) - 1]
             self._tails.publish(each.run, last - len(each.events) + 1, each.events, mark)
@@ -132,7 +132,7 @@ class Events:
     def _add(
         self, connection: sa.Connection, new: Sequence[NewEvents], at: float, mark: int
     ) -> Sequence[Row]:
-        """Add events; return place, first and last number, and state for each run that took events."""
+        """Add events; return place, first and last number, and state of each run that took some."""
         heads, rows = list[Row](), list[Row]()
         for place, each in enumerate(new, 1):
             name, size = to_bytes(each.run), len(each.events)
@@ -329,7 +329,7 @@ class Events:
         self._tails.wake_all()
 
     async def _change(self, work: Work[T]) -> T:
-        """Run work in which at most one statement changes rows; no commit waits for the disk."""
+        """Do ``work``, in which at most one statement changes rows, without a wait for the disk."""
         if self.database.is_postgresql:
             return await self.database.write_single(work)
         return await self.database.write(work, lasting=False)
@@ -337,7 +337,7 @@ class Events:
     async def _change_within_limit(
         self, share: Mapping[str, object] | None, work: Work[Sequence[Row]], wait: Work[object]
     ) -> Sequence[Row]:
-        """Let a turn run, or ``wait`` if as many turns of its ``share`` run as may run."""
+        """Do ``work``, which runs a turn, or ``wait`` if its ``share`` runs the maximum."""
         most = self.per_share
         if share is None or most is None:
             return await self._change(work)
@@ -358,7 +358,7 @@ class Events:
 
 
 def _columns(turn: TurnRecord | None, prefix: str) -> dict[str, Any]:
-    """Return the columns of a turn as parameters; without a turn they are empty."""
+    """Return the columns of ``turn`` as parameters, which are null without a turn."""
     if turn is None:
         return dict.fromkeys(f"{prefix}{name}" for name in sql.TURN_COLUMNS)
     values = (

@@ -53,23 +53,23 @@ def to_text(value: bytes) -> str:
 
 
 def optional_bytes(text: str | None) -> bytes | None:
-    """Return the bytes of a text for a column that may be empty."""
+    """Return the bytes of a text for a column; null for ``None``."""
     return None if text is None else to_bytes(text)
 
 
 def optional_text(value: bytes | None) -> str | None:
-    """Return the text in a column that may be empty."""
+    """Return the text of a column's bytes; ``None`` for null."""
     return None if value is None else to_text(value)
 
 
 def numbered(name: str) -> sa.Column[int]:
-    """Return the column of a growing number that the database generates."""
+    """Return the primary key column ``name``, a growing number that the database generates."""
     number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
     return sa.Column[int](name, number, sa.Identity(), primary_key=True)
 
 
 def partial_index(name: str, *columns: str, where: sa.TextClause) -> sa.Index:
-    """Return an index of the rows with a condition; a query uses the index if it repeats ``where``."""
+    """Return an index of the rows that meet ``where``, for queries that repeat ``where``."""
     return sa.Index(name, *columns, sqlite_where=where, postgresql_where=where)
 
 
@@ -87,7 +87,7 @@ class Statement:
         self._compiled: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def _of(self, dialect: sa.Dialect) -> tuple[str, dict[str, Any]]:
-        """Return the text, and the values that belong to it, such as the number of a LIMIT."""
+        """Return the SQL text, and the constant values in it, such as the number of a LIMIT."""
         if dialect.name not in self._compiled:
             given = self.statement
             statement = given if isinstance(given, sa.ClauseElement) else given(dialect)
@@ -130,7 +130,7 @@ AT_ONCE = 64
 
 
 class RowsStatement:
-    """A statement over any number of rows, of which one execution takes many.
+    """A statement over any number of rows, which sends many rows with each execution.
 
     SQLite's driver releases the interpreter's lock at each execution, also within ``executemany``, and
     then waits for its turn. Next to a busy event loop, that takes far longer than the work.
@@ -198,7 +198,7 @@ def insert_of(dialect: sa.Dialect) -> Callable[[sa.Table], Any]:
 
 
 def insert_first(table: sa.Table) -> Statement:
-    """Return the statement that inserts a row unless its key is taken.
+    """Return the statement that inserts a row unless the table has its key already.
 
     The row gives every column except a number that the database generates.
     """

@@ -1,4 +1,4 @@
-"""The threads of a database: their connections, the work that they run, and the wait for its result.
+"""The threads of a database: their connections, their work, and the wait for a result.
 
 ``PerTransaction`` runs each piece of work in its own transaction; ``Batches`` lets the waiting
 pieces share one commit. A database has its own threads instead of the threads of
@@ -29,7 +29,7 @@ TRUSTED = 1.0
 
 @dataclass(slots=True)
 class ConnectionHealth:
-    """The health of the connections to a server: after one failure, all of them are suspect.
+    """The health of the connections to a server: after one failure, each needs a check.
 
     Attributes:
         last_failure: the time of the last failure, by ``time.monotonic()``.
@@ -103,7 +103,7 @@ class ThreadConnections:
 
 
 def is_trusted(info: Mapping[Any, Any]) -> bool:
-    """Return whether a connection with this ``info`` is new, was just used, or belongs to a file."""
+    """Return whether a connection needs no check: it is new, just used, or of a file."""
     used: float = info.get("used", math.inf)
     return time.monotonic() - used < TRUSTED
 

@@ -132,7 +132,7 @@ def to_ends(rows: Iterable[Row]) -> dict[str, TurnEnd]:
 
 
 def to_path(rows: Iterable[Row]) -> Path:
-    """Return a path from its rows."""
+    """Return the path whose nodes and results are in ``rows``."""
     ordered = sorted(rows, key=itemgetter(_SEQ))  # a parent's number is smaller
     of_nodes = list({row[_SEQ]: row for row in ordered}.values())
     nodes = to_nodes(of_nodes, to_text(of_nodes[0][_PER_NODE - 1]))
@@ -141,7 +141,7 @@ def to_path(rows: Iterable[Row]) -> Path:
 
 
 def to_surroundings(rows: Sequence[Row]) -> Surroundings:
-    """Return surroundings, from the rows of the path and of the nodes below.
+    """Return the surroundings of a node, from rows of its path and of the nodes below.
 
     Raises:
         StoreError: if a row does not hold a node.
@@ -162,7 +162,7 @@ def to_surroundings(rows: Sequence[Row]) -> Surroundings:
 
 
 def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:
-    """Return results by holder and tool use, from rows of the holder's id and the result's columns.
+    """Return results by the ids of node and tool use; each row has the node's id and the result.
 
     Raises:
         StoreError: if a row does not hold a result.

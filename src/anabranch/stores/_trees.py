@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class _NoPlaceError(Exception):
-    """A node could not be added; the reason is looked up after the rollback."""
+    """The database has not added a node; the store finds the reason after the rollback."""
 
 
 class Trees:
@@ -91,7 +91,7 @@ class Trees:
     async def append_after(
         self, first: Work[T], nodes: Sequence[Node], results: Sequence[Result], refs: Sequence[Ref]
     ) -> T:
-        """Append after other work in the same transaction; return the result of that work."""
+        """Do ``first``, then append, in one transaction; return the result of ``first``."""
 
         def work(connection: sa.Connection) -> T:
             found = first(connection)
@@ -256,7 +256,7 @@ def _find_thread(connection: sa.Connection, thread_id: str) -> Thread | None:
 
 
 def _find_refs(connection: sa.Connection, thread_id: str) -> dict[str, str]:
-    """Return the thread's refs: the nodes that they point at, by name."""
+    """Return the refs of a thread: for each name, the node to which it points."""
     found = sql.REFS.rows(connection, {"this": to_bytes(thread_id)})
     return {to_text(name): to_text(node_id) for name, node_id in found}
 
@@ -288,7 +288,7 @@ def _unknown_node(connection: sa.Connection, node_ids: Iterable[str]) -> Refused
 
 
 def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> RefusedError:
-    """Return the error that names the node that could not be added, after the rollback."""
+    """Return the error for the node that the database has not added, after the rollback."""
     earlier: dict[str, Node] = {}
     for node in nodes:
         if node.id in earlier or _find_node(connection, node.id) is not None:

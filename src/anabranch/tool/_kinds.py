@@ -20,12 +20,12 @@ _SHOWN = (str, int, float, bool, list, tuple, set, dict, type(None))
 
 
 def wrong_kind(where: str, wanted: str, given: object) -> TypeError:
-    """Return the error of ``where``, which takes ``wanted`` and was ``given`` another kind of value."""
+    """Return the error for a wrong kind of value: ``where`` takes ``wanted``, got ``given``."""
     return TypeError(f"{where} takes {wanted}; it was given {_in_words(given)}.")
 
 
 def has_methods(given: object, *names: str) -> bool:
-    """Return whether ``given`` is an instance with these methods, which identify an object of a port."""
+    """Return whether ``given`` is an object, and no class, that has all these methods."""
     return not isinstance(given, type) and all(
         callable(getattr(given, name, None)) for name in names
     )

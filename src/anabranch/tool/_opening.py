@@ -1,4 +1,4 @@
-"""Opens a call, the same for every edge: from a tool, its arguments and a journal."""
+"""Makes a call from a tool, its arguments and a journal, in the same way for every edge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WARN_AT_ROUND = 8
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The environment of every call at an edge: policy, time, identity, and the calling conversation.
+    """The environment of the calls at an edge: limits, clock, ids, and the conversation that calls.
 
     ``version`` is the version of the tools' code; empty if it does not matter.
     """
@@ -55,7 +55,7 @@ def new_journal(runtime: Runtime, call_id: str = "") -> Journal:
 
 
 def patience_of(runtime: Runtime, tool: Tool[Any]) -> float | None:
-    """Return the seconds that a round of ``tool`` continues during an open ask, or ``None`` if unset."""
+    """Return the seconds that a round of ``tool`` may work during an open ask, if limited."""
     return min(filter(None, (runtime.patience, tool.patience)), default=None)
 
 
@@ -70,7 +70,7 @@ def open_call(
     recorder: Recorder | None = None,
     make: Callable[..., Call[Any]] = Call,
 ) -> Call[T]:
-    """Return the call of ``tool`` with ``arguments`` that its ``validate`` has returned.
+    """Return a call of ``tool`` with validated ``arguments``.
 
     The tool's requirements are checked before its body starts; a failure is the call's error.
     ``make`` builds the call: ``Call``, or a partial with options.

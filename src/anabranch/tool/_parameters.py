@@ -91,7 +91,7 @@ class Parameters:
 
     @EXIT_AS_ERROR
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments in the types of the body, with defaults.
+        """Return the arguments in the types of the function's parameters, with defaults filled in.
 
         Raises:
             InvalidArgumentsError: if a field is wrong, missing or forbidden; the error names every
@@ -114,7 +114,7 @@ class Parameters:
         }
 
     def _read(self, given: dict[str, Any]) -> BaseModel:
-        """Return the arguments as given, or else in their plain meaning.
+        """Return the arguments; if they do not fit, convert values whose meaning is clear.
 
         Raises:
             ValidationError: if neither reading fits; the first reading's error if leaving out a
@@ -149,7 +149,7 @@ class Parameters:
     @staticmethod
     @EXIT_AS_ERROR
     def to_json(arguments: Mapping[str, Any]) -> str:
-        """Return the JSON of validated arguments, which :meth:`validate` accepts again."""
+        """Return validated arguments as JSON, which :meth:`validate` accepts again."""
         return to_json(encodable(dict(arguments)), by_alias=True).decode()
 
 

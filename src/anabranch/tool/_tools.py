@@ -87,7 +87,7 @@ class Tool(ABC, Generic[T]):
         skip: Iterable[str],
         returned_by: Callable[..., Any],
     ) -> None:
-        """Set the attributes; ``function`` has the parameters, and the caller does not give ``skip``."""
+        """Set the attributes; ``function`` has the tool's parameters, in addition to ``skip``."""
         self.name = name
         self.description = description
         self.returned_by = returned_by
@@ -98,7 +98,7 @@ class Tool(ABC, Generic[T]):
         self.input_schema = self._parameters.schema
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments in the types of the body, with defaults.
+        """Return the arguments in the types of the function's parameters, with defaults filled in.
 
         Raises:
             InvalidArgumentsError: if a field is wrong, missing or forbidden; the error names every
@@ -107,7 +107,7 @@ class Tool(ABC, Generic[T]):
         return self._parameters.validate(arguments)
 
     def to_json(self, arguments: Mapping[str, Any]) -> str:
-        """Return the JSON of validated arguments, which :meth:`validate` accepts again."""
+        """Return validated arguments as JSON, which :meth:`validate` accepts again."""
         return self._parameters.to_json(arguments)
 
     @abstractmethod
@@ -326,7 +326,7 @@ def _snake_case(name: str) -> str:
 
 
 def _not_a_function(fn: object) -> str:
-    """Return why ``fn`` is no body of a tool, and the remedy."""
+    """Return the reason why ``fn`` cannot be a tool's function, and the remedy."""
     name = getattr(fn, "__name__", type(fn).__name__)
     if isinstance(fn, str):
         return f"@tool({fn!r}) gives no name. Write `@tool(name={fn!r})`."

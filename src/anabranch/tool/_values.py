@@ -62,7 +62,7 @@ class ReturnValue:
 
 
 class _NoDataError(Exception):
-    """A value holds an object that is no data."""
+    """A value contains an object that is neither JSON data nor a file."""
 
 
 def _unwritable(value: object) -> str | None:

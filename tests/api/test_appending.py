@@ -85,7 +85,7 @@ async def test_messages_appended_in_a_branch_stay_there(replay: bool) -> None:
         ("hello", "system", "role"),
         ({"role": "user"}, None, "content"),
         ([{"role": "tool", "content": "x"}], None, "role"),
-        (user("hello"), "user", "role= belongs to a text"),
+        (user("hello"), "user", "role= only with a text"),
         (5, None, "append"),
     ],
 )

@@ -102,7 +102,7 @@ async def test_a_file_is_returned_once(quick: Modelled) -> None:
     assert await status(quick) == "done"
     assert await desk.play(quick) == (
         "error",
-        "This call has ended, and its result cannot be given a second time.",
+        "This call has ended. Its result could not be stored, so it cannot be sent again.",
     )
     assert UNDONE[:1] == DONE
 

@@ -61,7 +61,7 @@ def given_messages(
         ValueError: if ``said`` is not a message, or has a role besides ``role``.
     """
     if role is not None and not isinstance(said, str):
-        raise ValueError("append(role=…): role= belongs to a text; messages have their own")
+        raise ValueError("append() takes role= only with a text: each message has its own role")
     if isinstance(said, str):
         said = {"role": role or "user", "content": said}
     single = isinstance(said, Message | Mapping)

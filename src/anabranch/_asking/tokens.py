@@ -42,7 +42,7 @@ _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
 
 def picture_size(head: bytes) -> tuple[int, int] | None:
-    """Return width and height of a PNG, JPEG, GIF or WebP image, or ``None`` if ``head`` lacks them.
+    """Return width and height of a PNG, JPEG, GIF or WebP image, or ``None`` if unknown.
 
     Args:
         head: the file, or its beginning.

@@ -70,7 +70,7 @@ class ForeignErrors(Protocol):
         ...
 
 
-_ONLY_ONCE = "This call has ended, and its result cannot be given a second time."
+_ONLY_ONCE = "This call has ended. Its result could not be stored, so it cannot be sent again."
 
 
 def value_text(tool: Tool[Any], value: object) -> str:

@@ -48,7 +48,7 @@ class StateSizeError(Exception):
 
 
 def sealed_size(text: str) -> int:
-    """Return the approximate length of ``text`` as JSON in JSON, encrypted, in Base64."""
+    """Return the approximate length of ``text`` after encoding as JSON twice, encryption and Base64."""
     return size(text) * 4 // 3
 
 

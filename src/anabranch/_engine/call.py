@@ -295,7 +295,7 @@ class Call(Generic[T]):
         return await self.result()
 
     def abort(self, error: Exception) -> None:
-        """End the run here, as a crash would: nothing is undone. :meth:`result` raises ``error``."""
+        """End the run here, as a crash would: no undo runs. :meth:`result` raises ``error``."""
         self.scheduler.abort(error)
 
     @property

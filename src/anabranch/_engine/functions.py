@@ -200,7 +200,7 @@ class UnrecordedError(Exception):
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Whether calling ``function`` makes a coroutine."""
+    """Whether a call of ``function`` returns a coroutine."""
     call = getattr(type(function), "__call__", None)  # noqa: B004 - an object with async __call__
     return any(map(inspect.iscoroutinefunction, (inspect.unwrap(function), call)))
 

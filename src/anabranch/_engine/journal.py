@@ -69,7 +69,7 @@ class Ask(NamedTuple):
 
     @property
     def is_question(self) -> bool:
-        """Whether the answer comes from outside."""
+        """Whether a client, a user or a model answers this ask, and not the clock."""
         return self.kind != "sleep"
 
 
@@ -169,7 +169,7 @@ class Journal:
         return self.call_id + self.fork
 
     def begin_line(self, suffix: str) -> None:
-        """Continue the call under another name, its new *line*, which has effects apart.
+        """Continue the call under another name, its new *line*, whose effects are recorded apart.
 
         The first line keeps the undos of all steps before the fork.
         """

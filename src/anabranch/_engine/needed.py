@@ -20,7 +20,7 @@ PASSES = 100
 
 
 class Barrier:
-    """A barrier at which strands of one call wait for the others.
+    """A barrier at which strands (tasks of one call) wait until no strand is about to run.
 
     Args:
         strands: tasks of the call; the barrier does not wait for those inside of an effect.

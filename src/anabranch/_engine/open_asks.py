@@ -33,7 +33,7 @@ class OpenAsks:
         self._answering: dict[str, asyncio.Task[None]] = {}
 
     def open(self, ask: Ask, task: asyncio.Task[Any]) -> asyncio.Future[None]:
-        """Add ``ask``; the returned future is done once it is answered."""
+        """Add ``ask``; the returned future is done once the ask is answered."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open[ask.step_id] = _Open(ask, future, task)
         if ask.is_question:

@@ -228,7 +228,7 @@ def _listed(validator: Any, value: object) -> list[Any]:  # noqa: ANN401 - jsons
 
 
 def _is_moderate(value: object) -> bool:
-    """Return whether a schema or a value is small enough for a full walk."""
+    """Return whether a schema or a value is small enough for a check of all its parts."""
     return sum(1 for _ in islice(_parts(value), MOST_PARTS + 1)) <= MOST_PARTS
 
 

@@ -119,7 +119,9 @@ async def request_answer(
         except MCPError as error:
             if _is_disconnect(error.error):
                 # Not an answer: the tool must not continue as if the client had answered.
-                raise ToolError("The client was disconnected while it was being asked.") from error
+                raise ToolError(
+                    "The client disconnected before it answered the question."
+                ) from error
             said = error.error
             return answer_of_error(kind, step_id, said.code, said.message, said.data)
         except ValidationError:

@@ -51,7 +51,9 @@ def with_sound_tools(answer: Any, version: str) -> Any:  # noqa: ANN401 - JSON o
     if left_out:
         named = ", ".join(left_out[:MOST_NAMED])
         more = f", and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
-        logger.warning("Tools are left out, since MCP defines none like them: %s%s", named, more)
+        logger.warning(
+            "Tools are left out, because their definitions violate MCP: %s%s", named, more
+        )
     return page | {"tools": sound}
 
 

@@ -80,7 +80,7 @@ def _sampling_params(request: SampleRequest) -> dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """Return a message; one block is no list, because clients before 2025-11-25 know no lists."""
+    """Return a message; a single block is sent outside a list, for clients before 2025-11-25."""
     wire = message.wire()
     if len(message.content) == 1:
         wire["content"] = wire["content"][0]

@@ -117,7 +117,7 @@ class Service:
     max_request: int | None = None
 
     def by_rounds(self, request: McpRequest) -> bool:
-        """Return whether a call runs by rounds, or else stays alive while its client answers."""
+        """Return whether a call runs by rounds; a live call waits in the process for answers."""
         return request.is_modern or (
             self.asks_by_result and _widened(request.capabilities) != request.capabilities
         )

@@ -195,7 +195,7 @@ class Tail:
 
 
 class Tails:
-    """The tails of all followed runs.
+    """The latest events of every run that readers of this process follow.
 
     Args:
         read: reads from the store.

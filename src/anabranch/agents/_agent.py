@@ -62,7 +62,7 @@ from anabranch.tree import (
 
 
 class Agent:
-    """Replies in threads.
+    """An agent: replies to the messages of a thread with a model, which may call tools.
 
     Args:
         store: the store of threads.
@@ -132,7 +132,7 @@ class Agent:
         return self.dependencies.store
 
     def of_run(self, run_id: str) -> Agent:
-        """Return this agent for one run of a conversation, in any process.
+        """Return a copy of this agent for one run of a conversation, in any process.
 
         The agent names nodes after their place, so two processes add the same node at one place.
         """
@@ -193,7 +193,7 @@ class Agent:
         *,
         head: bool = True,
     ) -> list[Node]:
-        """Add user messages, each after the node with the given id, without running a turn.
+        """Add user messages without a turn, each below the node whose id it is paired with.
 
         The store keeps the files of the blocks next to the tree; the messages refer to the files.
 
@@ -212,7 +212,7 @@ class Agent:
         return await self.add(nodes, head=head)
 
     async def resume(self, node: Node | Surroundings) -> Node:
-        """Run a turn from ``node`` on, and return the turn's last node.
+        """Run a turn that continues at ``node``, and return the turn's last node.
 
         If ``node`` calls tools, the turn first runs the tools without a result. If ``node`` is a
         question of a tool, or an answer, the tools of its line continue as far as the answers
@@ -242,14 +242,14 @@ class Agent:
         return await resume(turn, writer)
 
     async def use_tools(self, node: Node | Surroundings) -> Node:
-        """Continue the tools of a line as :meth:`resume` does, without asking the model."""
+        """Continue the tools at ``node`` as :meth:`resume` does, without asking the model."""
         around = await surroundings_of(self.store, node)
         turn = _turn_in(self, around.thread, around.last)
         writer = await LineWriter.at(turn.timeline, around)
         return await observed(around.thread.id, use_line(turn, writer))
 
     async def _resume_in(self, fork: OpenFork) -> Node:
-        """Continue these branches, and then the tools that have opened the branches."""
+        """Continue the branches of ``fork``, and then the tools that have opened the branches."""
         around = await line_of(self.store, fork.caller)
         turn = _turn_in(self, around.thread, around.last)
         turn.continuation = replace(turn.continuation, within=fork.within)
@@ -286,7 +286,7 @@ class Agent:
         return await end_below(turn, writer) or await resume(turn, writer)
 
     async def add_answer(self, question_id: str, reply: ElicitReply) -> Node:
-        """Store the first answer to a question; :meth:`resume` continues from there.
+        """Store the first answer to a question of a tool, without running the tool.
 
         Returns the last node of the question's line. A repeated answer changes nothing. A call
         whose questions are all answered does not expire, however late the call continues.
@@ -301,7 +301,7 @@ class Agent:
         return await add_reply(self, question_id, reply)
 
     async def cancel_questions(self, node: Node | Surroundings) -> Node:
-        """Answer all open questions of a line with ``cancel``; return the node where it ends.
+        """Answer all open questions of the tools at ``node`` with ``cancel``; return the last node.
 
         The tools continue with ``cancel``, for further questions as well, until the tools have
         returned. The agent does not ask the model, and waiting branches end. ``node`` is a
@@ -318,7 +318,7 @@ class Agent:
         return await use_line(turn, await LineWriter.at(turn.timeline, around))
 
     async def open_questions(self, node: Node | Surroundings) -> list[Node]:
-        """Return the open questions on the line of ``node``, in their order.
+        """Return the open questions of the tools at ``node``, in the order of the questions.
 
         The questions in branches of the line's tools follow. If a turn ends at questions, its last
         node is such a ``node``.
@@ -327,7 +327,7 @@ class Agent:
         return list((await PathEnd.read(self.store, around)).questions)
 
     async def cut_off(self, thread_id: str, asleep: Container[tuple[str, str]] = ()) -> Node | None:
-        """Return the node at the head if a crash, or a like event, cut off its tools.
+        """Return the node at the thread's head if its tools did not end, for example after a crash.
 
         A tool that was cut off has neither returned nor been interrupted, and neither the tool nor
         its branches wait for an answer; :meth:`resume` continues it. ``asleep`` names sleeping uses
@@ -337,7 +337,7 @@ class Agent:
         return end.around.last if end is not None and end.can_continue else None
 
     async def interrupt_tools(self, thread_id: str) -> None:
-        """Undo the effects of tools at the head that sleep or were cut off, and end these tools.
+        """End the tools at the head that sleep or did not end, and undo their effects.
 
         Tools that wait for an answer continue to wait. But if one branch of a tool is stopped, all
         branches of the tool stop without answers to their questions. The agent does not ask the
@@ -350,7 +350,7 @@ class Agent:
             await use_line(turn, await LineWriter.at(turn.timeline, end.around))
 
     def suspend(self) -> None:
-        """Continue later the turns that are interrupted from now on, because the process ends.
+        """From now on, leave interrupted turns to a later process, because this process ends.
 
         Without this call, an interruption undoes a tool's effects and ends the tool, and stores the
         received part of the model's reply.
@@ -358,7 +358,7 @@ class Agent:
         self.dependencies.suspension.begin()
 
     async def expire_calls(self) -> NoReturn:
-        """Undo the effects of tools whose questions are not answered in time, until cancelled.
+        """Until cancelled, undo the effects of each tool whose question gets no answer in time.
 
         Run this method in a task, in one process or several. Questions of expired calls cannot be
         answered any more.
@@ -392,7 +392,7 @@ async def add_reply(
     again: bool = False,
     at: Surroundings | None = None,
 ) -> Node:
-    """Store a reply to a question, as :meth:`Agent.add_answer` does.
+    """Store the reply to a question of a tool; return the last node below the question.
 
     Args:
         agent: has the question's tool.
@@ -427,7 +427,7 @@ async def end_of(
     *,
     asleep: Container[tuple[str, str]] = (),
 ) -> PathEnd | None:
-    """Return the end of the path to a node, by default the head; ``None`` if there is none."""
+    """Return the end of the path through a node, by default the head; ``None`` if it is missing."""
     around, now = await agent.store.around(thread_id, node_id), agent.dependencies.clock.now()
     if around is None:
         return None
@@ -447,7 +447,7 @@ async def turn_of(agent: Agent, node: Node) -> Turn:
 
 
 def _turn_at(agent: Agent, around: Surroundings) -> tuple[Turn, OpenFork | None]:
-    """Return a turn at a question; in a branch, the thread's head stays on the main path."""
+    """Return a turn for storing an answer; in a branch, the turn leaves the thread's head alone."""
     turn, fork = _turn_in(agent, around.thread, around.last), open_fork(around)
     turn.timeline.moves_head = fork is None
     return turn, fork

@@ -25,7 +25,7 @@ from anabranch.tree import Kind, Node, Ref, RefusedError, Result, TreeStore
 
 
 class Suspension:
-    """Marks all turns, or one turn: after an interruption, some process continues them.
+    """Marks one turn, or all turns, of this process as turns that another process continues.
 
     A suspension also begins when ``is_over`` says that this process has lost the right to the turn.
     """
@@ -35,16 +35,16 @@ class Suspension:
         self._begun = False
 
     def begin(self) -> None:
-        """Mark the turns: from now on, an interrupted turn is continued later."""
+        """Mark the turns, so that another process continues each turn that is interrupted."""
         self._begun = True
 
     def enter(self) -> None:
-        """Apply this suspension to the turn of the current task, next to the agent's own."""
+        """Apply this suspension to the current task's turn, next to the agent's suspension."""
         _of_turn.set(self)
 
     @property
     def begun(self) -> bool:
-        """Whether the turn of the current task will be continued."""
+        """Whether another process continues the turn of the current task after an interruption."""
         own = _of_turn.get()
         self._begun = self._begun or self._is_over()
         if self._begun or own is None or own is self:
@@ -57,7 +57,7 @@ _of_turn: ContextVar[Suspension | None] = ContextVar("suspension of the turn", d
 
 @dataclass(frozen=True, slots=True)
 class AgentDependencies:
-    """The surroundings in which an agent's turns run.
+    """The store, model, limits, clock and other parts that all turns of one agent use.
 
     Attributes:
         store: stores the threads.
@@ -120,7 +120,7 @@ class AgentDependencies:
     async def add(
         self, nodes: Sequence[Node], results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> list[Node]:
-        """Store and report nodes; return them, or those that another process has added at their place.
+        """Store and report nodes; return ``nodes``, or the nodes already stored under their ids.
 
         A node of a run is named after its place: the first node stays, and all processes continue
         from it.
@@ -147,7 +147,7 @@ class AgentDependencies:
         refs: Sequence[Ref] = (),
         events: Sequence[ToolEnded] = (),
     ) -> None:
-        """Store nodes, results and refs, even if the caller is cancelled meanwhile, and report them.
+        """Store nodes, results and refs, and report the stored nodes; a cancellation waits.
 
         ``events`` report the results.
         """
@@ -162,7 +162,7 @@ EXPIRE_AFTER = 86_400.0
 
 
 def require_parts(where: str, store: object, model: object, capabilities: object) -> None:
-    """Check that ``where`` was given parts of the right kinds.
+    """Check that the store, the model and the capabilities given to ``where`` have the right types.
 
     Raises:
         TypeError: if a part is of another kind.
@@ -179,7 +179,7 @@ def require_parts(where: str, store: object, model: object, capabilities: object
 
 
 def durability_of(calls: CallStore | Durability | None, trees: TreeStore) -> Durability:
-    """Return the policy for a store of calls: the given one, or one with the times of an agent.
+    """Return ``calls`` if it is a policy; otherwise a policy for the store, with an agent's times.
 
     By default, the store is in the database of ``trees``. A user can answer a question again,
     differently, since the tree has the question's state.
@@ -195,14 +195,14 @@ def durability_of(calls: CallStore | Durability | None, trees: TreeStore) -> Dur
 
 @runtime_checkable
 class _Declaring(Protocol):
-    """A model that cannot answer every sample, such as the stand-in for a missing model."""
+    """A model that declares its capabilities, because it cannot answer every sample."""
 
     @property
     def capabilities(self) -> Capabilities: ...
 
 
 def offered(asked: Capabilities, model: Model) -> Capabilities:
-    """Return the capabilities of tools: questions as ``asked`` says, and samples of ``model``."""
+    """Return the capabilities of tools: questions of ``asked``, and samples of ``model``."""
     samples = model.capabilities if isinstance(model, _Declaring) else Capabilities()
     return replace(
         asked,

@@ -1,4 +1,4 @@
-"""The port of a tool that an agent's model can call, and the surroundings of one use of it.
+"""Defines the tools that an agent's model can call, and the data that a tool gets for each use.
 
 Anabranch tools fill this port in one way (:class:`~anabranch.agents._called_tool.CalledTool`);
 tools that work on the conversation itself, such as ``branch_self``, implement the port directly.
@@ -132,7 +132,7 @@ class AskedInBranches:
 
 @dataclass(frozen=True, slots=True)
 class Asleep:
-    """The return value of a tool whose stored call waits for a time.
+    """The return value of a tool whose stored call sleeps until a time.
 
     No task of the call is alive. The agent uses the tool again, in any process; before the time,
     the tool returns this value again.
@@ -146,7 +146,7 @@ class Asleep:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The rules by which a turn and its branches continue at questions and sleeps.
+    """The rules by which a turn continues when its tools ask questions or sleep.
 
     Attributes:
         user: answers questions immediately; without one, the turn ends at questions.
@@ -164,17 +164,17 @@ class Continuation:
 
     @property
     def is_over(self) -> bool:
-        """Whether the turn ends when its tools have returned."""
+        """Whether the turn ends without another reply of the model when its tools have returned."""
         return self.is_left or self.is_stopped
 
     @property
     def in_branches(self) -> Continuation:
-        """The rules for branches: the questions of a stopped tool's branches get no answers."""
+        """The rules for this turn's branches: in a stopped turn, their questions get no answers."""
         return replace(self, user=Absent(), is_left=True) if self.is_stopped else self
 
 
 class AgentTool(Protocol):
-    """A tool that a model can call: made by the library, and given to an agent.
+    """A tool that an agent's model can call, made by this library.
 
     Attributes:
         spec: describes the tool to the model.
@@ -209,7 +209,7 @@ class UsableTool(AgentTool, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """Everything that a tool gets for one use: its input, the conversation, and earlier answers.
+    """The data that a tool gets for one use: its input, the conversation, and earlier answers.
 
     Attributes:
         block: the tool use in the model's reply, with the input.
@@ -236,7 +236,7 @@ class ToolUse:
 
     @property
     def depth(self) -> int:
-        """The number of branches around the caller."""
+        """The number of branches around the node that calls the tool."""
         return sum(node.kind == "branch" for node in self.path.nodes)
 
     async def open_branches(self, count: int) -> None:
@@ -261,7 +261,7 @@ class ToolUse:
             ) from None
 
     async def branches(self) -> BranchProgress:
-        """Return the branches that the tools of the caller have opened."""
+        """Return the branches that the tools of this reply have opened so far."""
         store, clock = self.timeline.dependencies.store, self.timeline.dependencies.clock
         return await BranchProgress.below(store, self.caller, now=clock.now())
 

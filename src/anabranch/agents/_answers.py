@@ -1,4 +1,4 @@
-"""Answers to questions of tools: stored on the line of the question, in any process, at any time."""
+"""Stores answers to questions of tools below the question, from any process, at any time."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from anabranch.tree import Node, Surroundings, TreeStore
 
 
 class Cancelling(Absent):
-    """Answers every question with ``cancel``, for a user who sent a message instead."""
+    """Answers every question with ``cancel``, because the user sent a message and no answer."""
 
     async def elicit(self, request: Question, /, *, step_id: str) -> ElicitReply:
-        """Cancel."""
+        """Return ``cancel``."""
         del request, step_id
         return ElicitReply(action="cancel")
 
@@ -44,7 +44,7 @@ class Cancelling(Absent):
 async def store_answer(
     turn: Turn, around: Surroundings, question: Node, reply: Reply, *, again: bool
 ) -> LineWriter:
-    """Store an answer in ``turn``; return the line that has it.
+    """Store an answer to a question; return a writer at the last node below the answer.
 
     Args:
         turn: in the thread of the question.
@@ -76,7 +76,7 @@ async def store_answer(
 
 
 async def _hold_call(dependencies: AgentDependencies, question: Node, round_: AskedRound) -> None:
-    """Keep the call of a question from expiring, if an answer lets the call continue.
+    """Extend the deadline of the call that asked, if this answer lets the call continue.
 
     Raises:
         QuestionExpiredError: if the call has ended, or its time is over.
@@ -89,7 +89,7 @@ async def _hold_call(dependencies: AgentDependencies, question: Node, round_: As
 
 
 async def end_below(turn: Turn, writer: LineWriter) -> Node | None:
-    """Return the last node after a line; ``None`` if the conversation has not continued after the line."""
+    """Return the last node after the results of a tool batch; ``None`` if no node follows."""
     node, end = writer.after, None
     while node is not None:
         below = await turn.timeline.dependencies.store.children(node.id)
@@ -99,7 +99,7 @@ async def end_below(turn: Turn, writer: LineWriter) -> Node | None:
 
 
 def check_unasked(line: BatchLine) -> None:
-    """Check that no tool that would run from its beginning has asked a question on this line.
+    """Check that no tool without a result has asked a question here: it would start again.
 
     Raises:
         ToolError: if such a tool has asked a question.
@@ -114,7 +114,7 @@ def check_unasked(line: BatchLine) -> None:
 
 
 async def line_at_head(store: TreeStore, thread_id: str, node_id: str) -> Surroundings | None:
-    """Return the surroundings of the last known node on the line of a node.
+    """Return the last node of the questions and answers that a node belongs to, with its path.
 
     Of several lines, the function takes the line at the thread's head. Returns ``None`` if the node
     does not exist.
@@ -133,7 +133,7 @@ async def line_at_head(store: TreeStore, thread_id: str, node_id: str) -> Surrou
 async def find_question(
     store: TreeStore, question_id: str, at: Surroundings | None = None
 ) -> tuple[Node, Surroundings]:
-    """Return a question and the end of its line: ``at``, if the line ends there.
+    """Return a question, and the path to the last node of the questions and answers around it.
 
     Raises:
         ToolError: if the question does not exist.
@@ -149,7 +149,7 @@ async def find_question(
 
 
 async def line_of(store: TreeStore, node: Node) -> Surroundings:
-    """Return the surroundings of the last known node on the line of a node.
+    """Return the last node of the questions and answers that a node belongs to, with its path.
 
     Raises:
         ToolError: if the node does not exist.

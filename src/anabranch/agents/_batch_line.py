@@ -29,7 +29,7 @@ from anabranch.tree import ASIDE, Node, Path, Result, is_placeholder
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRound:
-    """The state and the answers from which a call is resumed.
+    """The state of a call when it asked, and the answers with which the call continues.
 
     Attributes:
         state: the state of the call when it asked.
@@ -46,7 +46,7 @@ class AnsweredRound:
 
 @dataclass(frozen=True, slots=True)
 class AskedRound:
-    """The questions of a tool's round, and their answers on this line, by question."""
+    """The questions that a tool asked in one round, and the answers on one line, by question."""
 
     questions: list[Node]
     answers: dict[str, Node] = field(default_factory=dict[str, Node])
@@ -63,23 +63,23 @@ class AskedRound:
 
     @property
     def is_in_front_end(self) -> bool:
-        """Whether this is a call that the front end runs."""
+        """Whether the question is a call of a tool that the front end runs."""
         return is_in_front_end(self.questions[0])
 
     @property
     def is_returned(self) -> bool:
-        """Whether the front end has returned the result of its call."""
+        """Whether the front end has returned the result of this call."""
         answer = self.answers.get(self.id)
         return answer is not None and isinstance(reply_of(answer), FrontEndResult)
 
     @property
     def until(self) -> float:
-        """The time at which the tool continues with the answers so far; most tools wait without end."""
+        """The time at which the tool continues without further answers; infinite for most tools."""
         until = self.questions[0].data.get("until")
         return float(until) if isinstance(until, int | float) else math.inf
 
     def answered(self) -> AnsweredRound:
-        """Return the round with all its answers."""
+        """Return the state of the call and the answers, with which the tool runs its next round."""
         first, answers = self.questions[0], self.answers
         given = {str(q.data["step_id"]): recorded_reply(answers[q.id]) for q in self.questions}
         return AnsweredRound(
@@ -90,13 +90,13 @@ class AskedRound:
         )
 
     def _is_in_time(self, answer: Node) -> bool:
-        """Whether an answer came before the time; an answer of another line counts as in time."""
+        """Whether an answer came before the tool continued; a later second answer counts too."""
         is_first = not (is_other_answer(answer) or isinstance(reply_of(answer), TimeOver))
         return not is_first or answer.created_at < self.until
 
 
 class BatchLine:
-    """One line of the tools that ``nodes[0]`` calls.
+    """One line of a tool batch: ``nodes[0]`` calls tools; their questions and answers follow.
 
     Args:
         nodes: the node that calls the tools, and the questions and answers below it.
@@ -138,7 +138,7 @@ class BatchLine:
 
     @classmethod
     def read(cls, path: Path) -> BatchLine | None:
-        """Return the line at the end of ``path``, ``None`` if no tool batch is there."""
+        """Return the tool batch at the end of ``path``, ``None`` if no tool batch is there."""
         first = len(path.nodes) - 1
         while first > 0 and path.nodes[first].kind in ASIDE:
             first -= 1
@@ -167,17 +167,17 @@ class BatchLine:
         return self.nodes[-1]
 
     def extended(self, nodes: Iterable[Node], results: Iterable[Result] = ()) -> BatchLine:
-        """Return the line with further nodes and results."""
+        """Return this line with further nodes at its end, and with further results."""
         added = {(each.node_id, each.tool_use_id): each for each in results}
         return BatchLine((*self.nodes, *nodes), {**self._results, **added}, self._above)
 
     @cached_property
     def unfinished(self) -> tuple[ToolUseBlock, ...]:
-        """The uses whose tools have neither returned nor been interrupted."""
+        """The tool uses of this reply without a result, apart from placeholders."""
         return tuple(use for use in self.caller.tool_uses if not self.has_returned(use.id))
 
     def is_waiting(self, use_id: str, now: float = 0.0) -> bool:
-        """Whether the tool still waits for answers ``now``."""
+        """Whether the tool waits for an answer at the time ``now``."""
         round_ = self.rounds.get(use_id)
         return round_ is not None and bool(round_.unanswered) and now < round_.until
 
@@ -186,11 +186,11 @@ class BatchLine:
         return self.rounds[str(stored_with(question, "tool_use_id"))]
 
     def is_late(self, question: Node, now: float) -> bool:
-        """Whether a tool continues ``now`` without the answer to one of its questions."""
+        """Whether a question has no answer, and its tool continues ``now`` without one."""
         return question.id not in self.answers and self.round_of(question).until <= now
 
     def has_returned(self, use_id: str) -> bool:
-        """Whether the tool has a result that is more than a placeholder."""
+        """Whether the tool has a result other than a placeholder."""
         found = self.result(use_id)
         return found is not None and not is_placeholder(found)
 
@@ -208,7 +208,7 @@ class BatchLine:
         return None
 
     def has_begun(self, use_id: str) -> bool:
-        """Whether the tool has asked, or has a result or placeholder."""
+        """Whether the tool has asked a question, or has a result or a placeholder."""
         return self.round_id(use_id) is not None or self.result(use_id) is not None
 
     def round_id(self, use_id: str) -> str | None:
@@ -216,12 +216,12 @@ class BatchLine:
         return self.rounds[use_id].id if use_id in self.rounds else None
 
     def above(self, node: Node) -> BatchLine:
-        """Return the part of the line that is above ``node``."""
+        """Return the part of this line before ``node``."""
         length = [each.id for each in self.nodes].index(node.id)
         return BatchLine(self.nodes[:length], self._results, self._above)
 
     def holder(self, use_id: str) -> Node:
-        """Return the node that holds a tool's result: its last answer, or the caller.
+        """Return the node that stores a tool's result: the tool's last answer, or the caller.
 
         So a result is visible on the lines that share this answer, and on no other line.
         """
@@ -230,6 +230,6 @@ class BatchLine:
 
 
 def result_at(path: Path, tool_use_id: str) -> Result | None:
-    """Return the last result of a tool on ``path``; ``None`` without one."""
+    """Return the last result of a tool on ``path``; ``None`` if the tool has none there."""
     held = (path.results.get((node.id, tool_use_id)) for node in reversed(path.nodes))
     return next((each for each in held if each is not None), None)

@@ -1,4 +1,4 @@
-"""The progress of the branches below a tool use, read from the tree, which has their whole state.
+"""Reads from the conversation tree how far the branches below a tool use have come.
 
 Any process can continue a branch from its nodes. Messages and different answers that a user adds
 below those nodes do not belong to the branch.
@@ -49,7 +49,7 @@ class BranchOutcome:
 
 
 class BranchProgress:
-    """The branches among ``nodes``, parents before children, with the results that the nodes hold.
+    """The branches among ``nodes`` with their results; ``nodes`` list parents before children.
 
     ``asleep`` names the tool uses that wait for a time, each after the node that calls it. No tool
     waits for a question whose time is over ``now``.
@@ -80,7 +80,7 @@ class BranchProgress:
         asleep: Container[tuple[str, str]] = (),
         now: float = 0.0,
     ) -> BranchProgress:
-        """Read the branches that the tools of ``caller`` have opened, if there are any.
+        """Read all branches that the tools of ``caller`` have opened.
 
         ``children`` are the caller's children, if the caller of this method has just read them.
         """
@@ -99,14 +99,14 @@ class BranchProgress:
         ]
 
     def path(self, start: Node) -> list[Node]:
-        """Return the nodes of a branch, from its first to the node at which it continues or ends."""
+        """Return the nodes of a branch, from its first node to its last."""
         nodes, works = [start], bool(start.data.get(ALLOW_WORK, True))
         while (node := self._next(nodes[-1], works=works)) is not None:
             nodes.append(node)
         return nodes
 
     def _next(self, node: Node, *, works: bool = False) -> Node | None:
-        """Return the node that continues a branch; a cut reply continues only a failed branch."""
+        """Return the next node of a branch; after a partial reply, only a failure follows."""
         below = self._below.get(node.id, [])
         for each in below:
             limited = each.kind == "user" and self._next(each) is not None  # a summary follows
@@ -154,7 +154,7 @@ class BranchProgress:
     def going(
         self, starts: Iterable[Node], within: frozenset[str] | None, *, is_asked: bool
     ) -> list[Node]:
-        """Return the given branches that continue now, limited to ``within``.
+        """Return those of ``starts`` whose branches can continue now and are in ``within``.
 
         Questions make a branch wait unless a user ``is_asked`` immediately.
         """
@@ -163,7 +163,7 @@ class BranchProgress:
         return [each for each in open_now if is_asked or not self.waits(each)]
 
     def can_continue(self, line: BatchLine) -> bool:
-        """Whether a tool of ``line``, or a branch of one, can continue now, without another answer."""
+        """Whether a tool of ``line``, or its branch, can continue without another answer."""
         return any(
             self._is_ready(line, use.id)
             for use in line.unfinished
@@ -177,30 +177,30 @@ class BranchProgress:
         return not going or any(not self.waits(start) for start in going)
 
     def questions(self, line: BatchLine) -> list[Node]:
-        """Return the open questions on ``line`` and in its branches."""
+        """Return the open questions of the tools of ``line``, and of tools in their branches."""
         own = {question.id for round_ in _waiting(line) for question in round_.unanswered}
         found = [node for node in line.nodes if node.id in own]
         return found + [each for inner in self._inner(line) for each in self.questions(inner)]
 
     def until(self, line: BatchLine) -> float:
-        """Return the first time at which a tool of ``line`` or a branch continues unanswered."""
+        """Return the first time when a tool of ``line`` or a branch continues unanswered."""
         own = [round_.until for round_ in _waiting(line)]
         return min([*own, *map(self.until, self._inner(line))], default=math.inf)
 
     def _inner(self, line: BatchLine) -> list[BatchLine]:
-        """Return the current tool batches of the branches of ``line``."""
+        """Return the tool batches at which the open branches of ``line`` are."""
         starts = [start for use in line.unfinished for start in self.opened(line.caller, use.id)]
         lines = [self.line(start) for start in starts if self.outcome(start) is None]
         return [inner for inner in lines if inner is not None]
 
     def line(self, start: Node) -> BatchLine | None:
-        """Return the current tool batch of a branch, ``None`` if there is none."""
+        """Return the tool batch at the end of a branch, ``None`` if there is none."""
         return BatchLine.read(Path(tuple(self.path(start)), self._results))
 
 
 @dataclass(frozen=True, slots=True)
 class PathEnd:
-    """The end of a path.
+    """The end of a path: its open questions, and whether its tools or branches can continue.
 
     Attributes:
         around: the path, with the nodes that follow it.
@@ -228,7 +228,7 @@ class PathEnd:
         asleep: Container[tuple[str, str]] = (),
         now: float = 0.0,
     ) -> PathEnd:
-        """Return the end of a path, with the branches below it.
+        """Read the end of a path from the store, together with the branches below that end.
 
         The tool uses ``asleep``, each after its caller, wait for a time, and cannot continue. A
         question whose time is over ``now`` holds up no tool.
@@ -260,7 +260,7 @@ def said_in(path: Sequence[Node]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OpenFork:
-    """The branches around a node, opened by tools that have not returned.
+    """The open branches that contain a node, and the node whose tools opened the outermost.
 
     Attributes:
         caller: the node that calls the outermost of these tools.
@@ -272,7 +272,7 @@ class OpenFork:
 
 
 def open_fork(path: Path) -> OpenFork | None:
-    """Return the open branches around the end of ``path``; ``None`` outside of branches."""
+    """Return the open branches that contain the end of ``path``; ``None`` outside of branches."""
     nodes = path.nodes
     said = [at for at, node in enumerate(nodes) if is_said(node)]
     for at in range(said[-1] + 1 if said else 1, len(nodes)):

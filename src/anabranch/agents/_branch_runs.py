@@ -1,4 +1,4 @@
-"""Runs of branches from their prompts, concurrently or one after the other.
+"""Runs branches, at the same time or one after the other.
 
 The branches share the limits of the turn that opens them and nothing else. A failure in one is
 recorded on that branch, in words that a model and a user can read, and does not affect the others.
@@ -51,7 +51,7 @@ class BranchPath:
 
 
 def new_branches(path: Path, starts: Sequence[Node]) -> list[BranchPath]:
-    """Return the paths of branches that begin after ``path``, which is projected once for all."""
+    """Return the paths of new branches after ``path``; the messages of ``path`` are made once."""
     each = zip(starts, project_each(path.nodes, starts, path.results), strict=True)
     return [BranchPath([start], longer_path(path, [start]), known) for start, known in each]
 
@@ -72,7 +72,7 @@ async def run_branches(
     working: WorkingBranch | None = None,
     meanwhile: Sequence[Callable[[], Awaitable[object]]] = (),
 ) -> None:
-    """Let the model reply at the end of each of ``paths``, which are stored already.
+    """Let the model reply in each of the stored branches ``paths``, until it ends or waits.
 
     Args:
         turn: the turn that opens the branches; its limits apply.
@@ -145,7 +145,7 @@ async def _report(turn: Turn, outcome: BranchOutcome) -> None:
 
 
 async def _running(turn: Turn, path: BranchPath, *, work: bool) -> Node:
-    """Run a branch from its prompt, or from its last node; return the new last node."""
+    """Start a branch, or continue it at its last node; return the new last node."""
     dependencies, nodes = turn.timeline.dependencies, path.nodes
     if len(nodes) > 1:
         around = await surroundings_of(dependencies.store, nodes[-1])
@@ -160,7 +160,7 @@ async def _running(turn: Turn, path: BranchPath, *, work: bool) -> Node:
 
 
 async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
-    """Wait for ``work`` until the deadline of the branch, or the turn's time limit for a branch."""
+    """Wait for ``work`` until the branch's deadline, or until the turn's limit for a branch."""
     timeline, clock = turn.timeline, turn.timeline.dependencies.clock
     timeout, working = timeline.dependencies.limits.timeout, timeline.branch_of_folding
     seconds = math.inf if timeout is None else timeout
@@ -170,7 +170,7 @@ async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
 
 
 async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutcome:
-    """Ask a branch at its limit for its result so far, if the other limits allow the request."""
+    """Ask the model of a branch over its ``limit`` for a summary; a failure is the outcome."""
     timeline, working = turn.timeline, turn.timeline.branch_of_folding
     last = timeline.last_added
     if last is None:  # the branch has done nothing that a summary could report
@@ -222,7 +222,7 @@ async def _record_failure(turn: Turn, start: Node, error: Exception) -> BranchOu
 
 
 def _message(error: Exception) -> str:
-    """Return the text of an error that users may read; log any other error, and return its type alone."""
+    """Return an error's text for users; log an unexpected error, and return its type."""
     if isinstance(error, AnabranchError | ModelError):
         return str(error)
     logger.error("a branch has failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""``branch_self`` as a model writes and reads it: its description, its input, and the summary of its branches."""
+"""The input and the description of the tool ``branch_self``, and the summary of its branches."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ SPEC: ToolSpec = ToolSpec(
 
 
 def _prompts(value: object) -> object:
-    """Return the list of prompts in a string; return any other value unchanged.
+    """Return the list of prompts that a string contains; return any other value unchanged.
 
     Raises:
         ValueError: if the string looks like a list, and is not well-formed.
@@ -94,7 +94,7 @@ def _prompts(value: object) -> object:
 
 
 def _begins_a_list(text: str) -> bool:
-    """Whether ``text`` was meant as a list: a quoted item, and then a comma or an end."""
+    """Whether ``text`` looks like a list: a quoted item, then a comma or the end of a list."""
     begins = re.match(r"""[\[(]\s*["']""", text) is not None
     whole = text[:1] == "[" and (text[-1:] == "]" or "]" not in text)
     return begins and (whole or _FIRST_ITEM.match(text) is not None)
@@ -133,7 +133,7 @@ class BranchSelfInput(BaseModel):
 
 
 def read_prompts(arguments: Mapping[str, Any], max_prompts: int) -> BranchSelfInput:
-    """Return the input that a model has sent as ``arguments``.
+    """Return the validated input of ``branch_self`` from the ``arguments`` that a model has sent.
 
     Raises:
         ToolError: if the input is invalid, or has more than ``max_prompts`` prompts; the message
@@ -154,7 +154,7 @@ EXCERPT = 200
 
 @dataclass(frozen=True, slots=True)
 class EndedBranch:
-    """A branch with its name, its prompt, and its outcome, ``None`` if it has not ended."""
+    """A branch with its name, its prompt, and its outcome; an open branch has no outcome."""
 
     name: str
     prompt: str

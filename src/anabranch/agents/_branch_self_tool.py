@@ -54,7 +54,7 @@ def BranchSelf(  # noqa: N802 - an author gives it to an agent as Folding() and 
 
 
 class BranchSelfTool:
-    """The tool ``branch_self``; see :func:`BranchSelf`."""
+    """The tool ``branch_self``, which :func:`BranchSelf` makes."""
 
     spec: ToolSpec = SPEC
     placeholder: str | None = PLACEHOLDER
@@ -117,7 +117,7 @@ class BranchSelfTool:
 
 @dataclass(frozen=True, slots=True)
 class _Fork:
-    """The branches of one tool use: their first nodes, names, and outcomes so far."""
+    """The branches that one use of ``branch_self`` opened, with their names and outcomes so far."""
 
     here: ToolUse
     wanted: BranchSelfInput
@@ -126,7 +126,7 @@ class _Fork:
     names: dict[str, str] = field(default_factory=dict[str, str])
 
     def continued(self, progress: BranchProgress) -> list[BranchPath]:
-        """Note the branches that have ended; return the paths of the branches that continue now."""
+        """Collect the outcomes of ended branches; return the paths of branches to continue now."""
         ended = {s.id: outcome for s in self.starts if (outcome := progress.outcome(s))}
         self.outcomes.update(ended)
         going = [start for start in self.starts if start.id not in self.outcomes]
@@ -146,7 +146,7 @@ class _Fork:
         return all(self._outcome(start) for start in self.starts)
 
     async def run(self, paths: Iterable[BranchPath]) -> None:
-        """Run branches, and look up the names of all meanwhile."""
+        """Run the branches of ``paths``, and look up the names of all branches at the same time."""
         here = self.here
         await run_branches(
             Turn(here.timeline, here.tools, here.continuation.in_branches),
@@ -171,17 +171,17 @@ class _Fork:
         return None if found is None or found.waits else found
 
     async def interrupted(self) -> Outcome:
-        """Return a summary of the branches that have ended."""
+        """Return the result of an interrupted tool: a summary of the ended branches."""
         made = Recombined("", "Interrupted; nothing was recombined.")
         text = summary(self.wanted, await self.branches(), made)
         return Outcome(text, is_error=True)
 
     async def record_interruption(self) -> None:
-        """Store a summary of the branches that have ended."""
+        """Store the result of an interrupted tool: a summary of the ended branches."""
         await self.here.record(await self.interrupted())
 
     async def _name(self) -> None:
-        """Look up the names, which depend on all branches of the thread.
+        """Look up the names of the branches in the whole thread.
 
         The name of a branch never changes, so any time is right for the look-up.
         """
@@ -196,7 +196,7 @@ class _Fork:
 
 
 def _starts(here: ToolUse, wanted: BranchSelfInput) -> list[Node]:
-    """Return the first nodes of all branches."""
+    """Return the first node of each branch, with the prompt of the branch."""
     dependencies, thread_id = here.timeline.dependencies, here.timeline.thread.id
     data: dict[str, JsonValue] = {"tool_use_id": here.block.id, ALLOW_WORK: wanted.allow_work}
     starts: list[Node] = []

@@ -1,4 +1,4 @@
-"""The branches of a thread as users see them: description, state and conclusion of each.
+"""The description, state and conclusion of each branch of a thread, for display.
 
 All three come from the tree. The tree does not record whether a process works on a branch: a branch
 that waits for no answer is ``running``.
@@ -24,7 +24,7 @@ WAITS: State = "waits for you"
 
 @dataclass(frozen=True, slots=True)
 class ShownBranch:
-    """A branch as users see it.
+    """The description, state and conclusion of a branch, for display.
 
     Attributes:
         description: the branch's subject.
@@ -39,7 +39,7 @@ class ShownBranch:
 
 
 def branch_around(path: Path) -> Node | None:
-    """Return the first node of the innermost branch around the end of a path, or ``None``.
+    """Return the first node of the innermost branch that contains the end of a path, or ``None``.
 
     Messages that a user adds below a branch form a separate conversation.
     """
@@ -50,7 +50,7 @@ def branch_around(path: Path) -> Node | None:
 
 
 def branches_in(tree: Tree) -> Mapping[str, ShownBranch]:
-    """Return the branches of a thread, by the ids of their first nodes."""
+    """Return the branches of a thread for display, by the ids of their first nodes."""
     progress = BranchProgress(tree.nodes, tree.results)
     known = {node.id: node for node in tree.nodes}
     waiting: set[str] = set()
@@ -69,7 +69,7 @@ def branches_in(tree: Tree) -> Mapping[str, ShownBranch]:
 
 
 def _ended(start: Node, caller: BatchLine, progress: BranchProgress) -> ShownBranch:
-    """Return a branch that does not wait; a branch of folding ends when its tool returns."""
+    """Return a branch without open questions for display; a folded branch ends with its tool."""
     use_id = str(start.data.get("tool_use_id"))
     result = caller.result(use_id) if caller.has_returned(use_id) else None
     if BRANCH_ID in start.data and result is not None:
@@ -85,7 +85,7 @@ def _ended(start: Node, caller: BatchLine, progress: BranchProgress) -> ShownBra
 
 
 def transcript_of(path: Path, start: Node) -> str:
-    """Return the transcript of a branch from its first node to the end of ``path``, without its task.
+    """Return the transcript of a branch up to the end of ``path``, without the branch's task.
 
     The transcript has texts, tool calls and their results, in order.
     """
@@ -99,7 +99,7 @@ def transcript_of(path: Path, start: Node) -> str:
 
 
 def _answers(message: Message, uses: Collection[str]) -> bool:
-    """Whether a message has the results of ``uses``, tool uses that lack them so far."""
+    """Whether a message has the result of one of the tool uses ``uses``."""
     return any(isinstance(b, ToolResultBlock) and b.tool_use_id in uses for b in message.content)
 
 

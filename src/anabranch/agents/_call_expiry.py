@@ -24,7 +24,7 @@ ENDED_AT_ONCE = 100
 
 
 def runtime_at(dependencies: AgentDependencies, thread: Thread | None, above: Path) -> Runtime:
-    """Return the runtime of a call of an agent: the conversation ``above`` the node that calls."""
+    """Return the runtime of a call that continues the conversation ``above`` in ``thread``."""
     return replace(
         _conversation_at(thread, above),
         limits=dependencies.tool_limits,
@@ -34,7 +34,7 @@ def runtime_at(dependencies: AgentDependencies, thread: Thread | None, above: Pa
 
 
 async def runtime_of(store: TreeStore, record: CallRecord) -> Runtime | None:
-    """Return the conversation of a recorded call; ``None`` if ``store`` no longer has it."""
+    """Return the runtime of a recorded call; ``None`` if its conversation is deleted."""
     if not record.node:
         return Runtime()
     caller = await store.node(record.node)
@@ -60,7 +60,7 @@ async def keep_open(
     *,
     now: float = -math.inf,
 ) -> bool:
-    """Let a call wait for a worker from now on, or from ``until`` on; return false if it is over.
+    """Extend a call's deadline from now, or from ``until``; return false if the call is over.
 
     A call whose time is over ``now`` counts as over, and a call that no store has, for example a
     call of another server, as open. This function, the reaper and a stop all change the call's row;
@@ -80,7 +80,7 @@ async def keep_open(
 async def end_calls(
     dependencies: AgentDependencies, tools: dict[str, Tool[Any]]
 ) -> list[CallRecord]:
-    """End all open calls and undo their effects; return the calls with effects left.
+    """End all open calls and undo their effects; return the calls that could not be ended.
 
     Raises:
         StoreError: if the store does not answer.
@@ -100,7 +100,7 @@ async def end_calls(
 
 
 def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> Reaper:
-    """Return a reaper for the calls of ``tools``."""
+    """Return a reaper, which expires the calls of ``tools``."""
     alone = Runtime(clock=dependencies.clock, version=dependencies.version)
     service = CallService(alone, dependencies.calls)
 

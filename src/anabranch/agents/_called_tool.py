@@ -85,7 +85,7 @@ class CalledTool:
         return self.tool.name
 
     async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
-        """Run the next round of the call, which begins with the first.
+        """Run the call's next round; the first use of a tool starts the call.
 
         The round replays the record of earlier rounds. An interruption undoes the call's effects
         and ends the call, unless the agent's turns are suspended. If the agent has a ``user``, the
@@ -119,7 +119,7 @@ class CalledTool:
         journal: Journal,
         answers: Mapping[str, Answer],
     ) -> Outcome | Asked | Asleep:
-        """Run rounds until the call has returned, asks, or sleeps alone."""
+        """Run rounds until the call returns, asks a question, or only sleeps."""
         dependencies, clock = here.timeline.dependencies, service.runtime.clock
         if here.continuation.is_stopped:
             return await self._undone(here, journal)
@@ -204,7 +204,7 @@ class CalledTool:
             logger.exception("the interrupted tool %r could not be ended", self.name)
 
     async def _undone(self, here: ToolUse, journal: Journal) -> Outcome:
-        """Undo the effects of a call that does not continue; return the call's outcome."""
+        """Undo the effects of a stopped call; return an interrupted tool's outcome."""
         dependencies = here.timeline.dependencies
         is_ended = await reaper_of(dependencies, {self.name: self.tool}).end(journal.line)
         if not is_ended and here.continuation.is_over:
@@ -222,7 +222,7 @@ async def _end_later(calls: CallStore, line: str, now: float) -> None:
 
 
 async def check_version(here: ToolUse) -> None:
-    """Raise :class:`OtherVersionError` if other code started a call that this code cannot open.
+    """Check that the open call, if there is one, was started by this version of the code.
 
     Raises:
         OtherVersionError: if other code started the call, and the call is open.
@@ -239,7 +239,7 @@ async def check_version(here: ToolUse) -> None:
 
 
 def _opened(here: ToolUse) -> tuple[Journal, Mapping[str, Answer]]:
-    """Return the journal of the call, and the answers for the next round.
+    """Return the journal of a new or stored call, and the answers for its next round.
 
     Raises:
         ToolError: if another release of this library has stored the questions, or the call cannot
@@ -262,20 +262,20 @@ def _loaded(answered: AnsweredRound) -> Journal:
 
 
 class _Resumable:
-    """The edge of an agent's calls: returns a round's questions, and repeats them from a store."""
+    """The edge of an agent's calls: ends a round with the questions, which the store keeps."""
 
     kind = "agent"
 
     def make(self, asks: tuple[Ask, ...], state: str) -> Asked:
-        """Return the questions."""
+        """Return the round's questions for the agent, with the state of the call."""
         return Asked(asks, state)
 
     def dump(self, reply: Asked) -> dict[str, Any]:
-        """Return the questions as JSON."""
+        """Return the round's questions as JSON for the store."""
         return {"asks": [dump_ask(ask) for ask in reply.asks]}
 
     def load(self, stored: dict[str, Any], state: str) -> Asked:
-        """Return the questions from JSON."""
+        """Return the round's questions from the JSON that the store kept."""
         return Asked(tuple(map(load_ask, stored["asks"])), state)
 
 
@@ -293,7 +293,7 @@ class _TurnModel:
     here: ToolUse
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Answer ``request``.
+        """Return the reply of the agent's model to ``request``.
 
         Raises:
             ToolError: if a limit of the turn, or of its branch, is used up; the call can record the
@@ -307,6 +307,6 @@ class _TurnModel:
 
 
 def _call_id(here: ToolUse) -> str:
-    """Return the id of a tool use's call: the same in each run, so that effects keep their keys."""
+    """Return the id of the call for a tool use, which is the same in every process."""
     place = f"{here.caller.id}/{here.block.id}"
     return f"call_{blake2b(place.encode('utf-8', 'surrogatepass'), digest_size=9).hexdigest()}"

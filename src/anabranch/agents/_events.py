@@ -1,4 +1,4 @@
-"""Events that an agent sends to its listener during a turn: for a terminal, a web page, a log.
+"""Events that an agent sends to its listener, such as a terminal or a web page, during a turn.
 
 The agent sends each event once. The tree is the record: it has every node that an event reports. A
 :data:`Writer` may store the events of nodes and results in the transaction that adds them.
@@ -18,7 +18,7 @@ from anabranch.tree import Node, Ref, Result, TreeStore
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded:
-    """A node has been written to the store."""
+    """The store has a new node."""
 
     node: Node
 
@@ -39,7 +39,7 @@ class BranchEnded:
 
 @dataclass(frozen=True, slots=True)
 class TextReceived:
-    """A further piece of the reply that follows the node with the id ``after``."""
+    """A piece of the reply that the model is writing after the node with the id ``after``."""
 
     after: str
     text: str
@@ -47,7 +47,7 @@ class TextReceived:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool has started that the node with the id ``caller`` has called."""
+    """A tool has started; the node with the id ``caller`` has called the tool."""
 
     caller: str
     use: ToolUseBlock
@@ -77,7 +77,7 @@ class ToolBranched:
 
 @dataclass(frozen=True, slots=True)
 class ToolSuspended:
-    """The call of a tool sleeps ``until`` a time, in seconds since the epoch, without a live task.
+    """A tool waits ``until`` a time, in seconds since the epoch, and uses no task meanwhile.
 
     If the turn continues earlier for another reason, the event comes again. If the tool ``asks``, the
     turn also continues when the questions have answers.
@@ -127,7 +127,7 @@ async def ignore_event(event: Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Nodes, results and refs that a store adds together, and the events that report them."""
+    """Nodes, results and refs to store together, with the events that report them."""
 
     nodes: Sequence[Node]
     results: Sequence[Result]
@@ -140,5 +140,5 @@ Writer: TypeAlias = Callable[[TreeStore, Addition], Coroutine[Any, Any, None]]
 
 
 async def store_nodes(store: TreeStore, added: Addition) -> None:
-    """Store an addition without its events."""
+    """Store the nodes, results and refs of ``added``, without reporting its events."""
     await store.append(added.nodes, results=added.results, refs=added.refs)

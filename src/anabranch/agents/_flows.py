@@ -1,4 +1,4 @@
-"""Flows: say prompts in several branches of a conversation, and combine the answers.
+"""Sends prompts in several branches of a conversation, and combines the answers.
 
 Flows are functions over an agent and a thread. Flows add ordinary nodes, from which a user can
 continue, and do not move the thread's head.
@@ -25,21 +25,21 @@ MAIN = "main"
 async def branch(
     agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
 ) -> list[BranchOutcome]:
-    """Say each prompt at the same node, one after the other; return the branches in that order."""
+    """Send each prompt below the same node, one after the other; return the branches in order."""
     return await _fork(agent, thread_id, prompts, at, parallel=False)
 
 
 async def parallel(
     agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
 ) -> list[BranchOutcome]:
-    """Say each prompt at the same node, concurrently; return the branches in the order of the prompts."""
+    """Send all prompts below the same node at the same time; return the branches in their order."""
     return await _fork(agent, thread_id, prompts, at, parallel=True)
 
 
 async def combine(
     agent: Agent, nodes: Sequence[Node], recombiner: str = "concatenate", *, judges: int = 3
 ) -> Recombined:
-    """Make one text of the texts of nodes of one thread; the thread is not changed.
+    """Return one text that combines the texts of ``nodes``, which are in one unchanged thread.
 
     Each text has the name of its branch, or ``main``.
 
@@ -69,7 +69,7 @@ async def broadcast_to_leaves(
     below: str | None = None,
     skip: Collection[str] = (),
 ) -> list[BranchOutcome]:
-    """Say ``prompt`` at every leaf of the thread, concurrently; return the outcomes.
+    """Send ``prompt`` at all leaves of the thread at the same time; return the outcomes.
 
     Args:
         agent: replies.
@@ -110,6 +110,6 @@ async def _say_at_each(
 
 
 def _prompt(navigator: Navigator, node: Node) -> str:
-    """Return the prompt that ``node`` answers: the nearest prompt above the node."""
+    """Return the prompt of an answer: the text of the nearest prompt above ``node``."""
     path = reversed(navigator.path(node.id))
     return next((each.text for each in path if each.kind in {"user", "branch"}), "")

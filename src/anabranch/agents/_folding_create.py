@@ -1,4 +1,4 @@
-"""``branch_create``: the tool that opens a branch of a conversation, and works in it."""
+"""``branch_create``: the tool by which a model does a subtask in a branch of its conversation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from anabranch.tree import SHOWN, Node
 
 
 class BranchCreate(FoldingTool):
-    """``branch_create``: opens a branch, works in the branch, and returns its message."""
+    """The tool ``branch_create``: opens a branch, and returns the conclusion of its subtask."""
 
     placeholder: str | None = PLACEHOLDER
 
@@ -64,7 +64,7 @@ class BranchCreate(FoldingTool):
         )
 
     async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
-        """Open the branch, work in it, and return its message.
+        """Open the branch, let the model work in the branch, and return the branch's message.
 
         A branch that this tool use opened before continues from its nodes.
 
@@ -127,7 +127,7 @@ class BranchCreate(FoldingTool):
         working: WorkingBranch,
         path: BranchPath,
     ) -> Outcome | AskedInBranches:
-        """Work in a branch until it ends, or waits for answers."""
+        """Let the model work in a branch until the branch ends, or its tools wait for answers."""
         outcomes: dict[str, BranchOutcome] = {}
         turn = Turn(here.timeline, tools, here.continuation.in_branches)
         await run_branches(turn, [path], outcomes, work=True, parallel=False, working=working)
@@ -140,7 +140,7 @@ class BranchCreate(FoldingTool):
 
     @asynccontextmanager
     async def _closing(self, here: ToolUse, working: WorkingBranch) -> AsyncGenerator[None]:
-        """Close the branch if it is interrupted, unless the agent's turns are suspended."""
+        """Close the branch if the block fails or is interrupted, unless turns are suspended."""
         try:
             yield
         except ELSEWHERE:
@@ -154,7 +154,7 @@ class BranchCreate(FoldingTool):
             raise
 
     async def _ended(self, here: ToolUse, working: WorkingBranch, outcome: BranchOutcome) -> Branch:
-        """Close the branch, unless its model has returned from it, and return its record."""
+        """Close a branch that ended without ``branch_return``; return the branch's record."""
         branches = working.service
         ended_at = await here.timeline.dependencies.store.path(outcome.end.id)
         done = transcript_of(ended_at, outcome.start)
@@ -193,7 +193,7 @@ def _chosen(
 
 
 def _start(here: ToolUse, created: CreatedBranch) -> Node:
-    """Return the first node of the branch, which holds its task."""
+    """Return the first node of a new branch, with the text of its task."""
     return here.timeline.dependencies.node(
         here.timeline.thread.id,
         here.caller.id,

@@ -1,4 +1,4 @@
-"""The inputs of the tools of ``Folding``, and the texts of a branch for its model and its caller."""
+"""The inputs of the tools of ``Folding``, and the texts about a branch that models read."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class FoldingTool:
         return self.spec.name
 
     def branches_of(self, here: ToolUse) -> BranchService:
-        """Return the branches of the conversation's owner; the conversation reaches no others."""
+        """Return the branches that belong to the owner of the conversation."""
         return self._branches.of(here.timeline.thread.owner or "")
 
 
@@ -88,7 +88,7 @@ def spec_of(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
 
 
 def last_return(node: Node) -> ReturnInput | None:
-    """Return the valid ``branch_return`` in a reply; ``None`` without one."""
+    """Return the input of ``branch_return`` in a reply, ``None`` without a valid one."""
     for use in node.tool_uses:
         if use.name == BRANCH_RETURN and use.malformed is None:
             with suppress(ToolError):
@@ -126,21 +126,21 @@ def _note(item: InjectedItem) -> dict[str, str]:
 
 
 def so_far(outcome: BranchOutcome, returning: ReturnInput | None) -> str | None:
-    """Return the text of a branch so far; its last step may have called ``branch_return``."""
+    """Return the partial result of a branch: the message of ``branch_return``, or its last text."""
     if returning is not None and returning.message.strip():
         return returning.message
     return outcome.partial.strip() or None
 
 
 def done_last(done: str) -> str | None:
-    """Return the last work of a branch that gave no text, even on request."""
+    """Return the end of the transcript ``done``, for a branch whose model wrote no text."""
     if not done.strip():
         return None
     return f"(It has said nothing. The end of what was done:)\n{done[-DONE:].strip()}"
 
 
 def seen_outside(branch: Branch) -> Outcome:
-    """Return the text that the caller of a branch sees: the message alone, if the branch returned one."""
+    """Return the tool result of a closed branch: its message, or why it has none."""
     if branch.status == "completed" and branch.error is None:
         return Outcome(branch.result or "")
     how = f"This branch was ended before it returned: {branch.error}"

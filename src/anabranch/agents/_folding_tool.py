@@ -1,4 +1,4 @@
-"""``Folding``: an agent does a subtask in a branch of its conversation, and returns with the conclusion.
+"""``Folding``: an agent does a subtask in a branch, and returns with the conclusion.
 
 From ``branch_create`` to ``branch_return`` the model works on the branch's path, which begins with the
 conversation so far. The path that called ``branch_create`` has the call and, as its result, the
@@ -53,12 +53,12 @@ class Folding:
         return [tool for tool in self._tools if tool.name not in taken]
 
     async def tend(self) -> NoReturn:
-        """Close each branch soon after its time is over, even if the branch is idle."""
+        """Until cancelled, close each branch soon after its time is over."""
         await self.branches.run()
 
 
 class _Return(FoldingTool):
-    """``branch_return``: ends the branch whose model calls the tool."""
+    """The tool ``branch_return``: ends the branch whose model calls the tool."""
 
     spec: ToolSpec = spec_of(
         BRANCH_RETURN,
@@ -68,7 +68,7 @@ class _Return(FoldingTool):
     )
 
     async def use(self, here: ToolUse) -> Outcome:
-        """Close the branch with the message.
+        """Close the branch with the message that the model gives.
 
         Raises:
             FoldingError: if this is no branch to return from, or the message is invalid.
@@ -90,7 +90,7 @@ class _Return(FoldingTool):
 
 
 class _Status(FoldingTool):
-    """``branch_status``: the record of a branch."""
+    """The tool ``branch_status``: shows a branch's record to the model."""
 
     spec: ToolSpec = spec_of(
         "branch_status",
@@ -99,7 +99,7 @@ class _Status(FoldingTool):
     )
 
     async def use(self, here: ToolUse) -> Outcome:
-        """Return the record as JSON.
+        """Return the branch's record as JSON.
 
         Raises:
             FoldingError: if there is no such branch in this thread.
@@ -116,6 +116,6 @@ class _Status(FoldingTool):
 
 
 def _done_in(here: ToolUse, working: WorkingBranch) -> str:
-    """Return the transcript of a branch until now."""
+    """Return the transcript of the branch in which the model works."""
     start = next(node for node in here.path.nodes if node.data.get(BRANCH_ID) == working.id)
     return transcript_of(here.path, start)

@@ -1,4 +1,4 @@
-"""The front end of a run: the tools that the front end runs, and its context for the model.
+"""The tools that the front end of a run offers, and the context that it gives to the model.
 
 Both belong to one run. The model reads descriptions of the front end's tools. A call of such a tool
 waits like a question: the turn ends, the tree has the node of the call, and no process has to be
@@ -50,20 +50,20 @@ class FrontEnd(Shape):
     context: tuple[ContextEntry, ...] = ()
 
     def system_prompt(self, own: str | None) -> str | None:
-        """Return the system prompt of a request: that of the thread, and then the context."""
+        """Return the thread's system prompt ``own``, followed by the front end's context."""
         if not self.context:
             return own
         return "\n\n".join(filter(None, [own, _block(self.context)]))
 
 
 def _block(context: Iterable[ContextEntry]) -> str:
-    """Return context between delimiters, which no entry can contain: JSON can escape each ``<``."""
+    """Return the context between delimiters; each ``<`` in an entry is escaped."""
     lines = (to_json(each.model_dump()).decode().replace("<", "\\u003c") for each in context)
     return "\n".join([INTRODUCTION, "<context>", *lines, "</context>"])
 
 
 class FrontEndTool:
-    """A tool of an agent; the front end runs its calls."""
+    """A tool of an agent whose calls the front end runs."""
 
     placeholder: str | None = None
 
@@ -76,7 +76,7 @@ class FrontEndTool:
         return self.spec.name
 
     async def use(self, here: ToolUse) -> Asked:
-        """Return the request to the front end."""
+        """Return the call, which waits for the front end as a question."""
         return Asked((Ask(here.block.id, IN_FRONT_END, FrontEndCall(tool=self.name), ""),), "")
 
 
@@ -87,12 +87,12 @@ class FrontEndTools:
         self._tools = [FrontEndTool(spec) for spec in specs]
 
     def offered_tools(self, taken: Collection[str], /) -> Sequence[FrontEndTool]:
-        """Return the tools whose names are not ``taken``: no tool of the agent is replaced."""
+        """Return the front end's tools whose names are not ``taken``."""
         return [tool for tool in self._tools if tool.name not in taken]
 
 
 def front_end_outcome(round_: AskedRound) -> Outcome:
-    """Return the outcome of a call that the front end has answered."""
+    """Return the outcome of a call that the front end has run."""
     reply = reply_of(round_.answers[round_.id])
     match reply:
         case FrontEndResult():

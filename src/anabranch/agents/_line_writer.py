@@ -1,4 +1,4 @@
-"""Extends the line of a tool batch, from any process: the first writer wins each place on the line.
+"""Adds questions, answers and results below the node that calls tools, from any process.
 
 The id of a node on a line follows from the id of the node above it. If two processes add a node at
 the same place, the store refuses one. The refused process reads the other's node and continues from
@@ -67,7 +67,7 @@ class QuestionExpiredError(ToolError):
 
 
 class LineWriter:
-    """Extends ``line`` on ``timeline``.
+    """Adds nodes at the end of ``line``: the questions, answers and results of a tool batch.
 
     Attributes:
         line: the line as far as this writer knows it.
@@ -86,7 +86,7 @@ class LineWriter:
 
     @classmethod
     async def at(cls, timeline: Timeline, around: Surroundings) -> LineWriter:
-        """Return a writer at the end of the line of these surroundings.
+        """Return a writer at the end of the tool batch that the surroundings are part of.
 
         Raises:
             ToolError: if the node is not part of a tool batch.
@@ -99,11 +99,11 @@ class LineWriter:
         return writer
 
     async def refresh(self) -> None:
-        """Read the nodes added to the line since."""
+        """Read the nodes that other processes have added to the line."""
         await self._follow(await surroundings_of(self._timeline.dependencies.store, self.line.last))
 
     async def _follow(self, around: Surroundings) -> None:
-        """Move from a node on the line to the end of the line."""
+        """Move to the last question or answer below the node of the surroundings."""
         while True:
             self.line = BatchLine.read(around) or self.line
             # Answers that start other lines come later than the node that continues this line.
@@ -118,7 +118,7 @@ class LineWriter:
     async def ask(
         self, tool_use_id: str, asked: Asked, after: AskedRound | None, used: SideUsage
     ) -> None:
-        """Add the questions of a tool's round, unless another process has.
+        """Store the questions of a tool's round, unless another process has stored them.
 
         Args:
             tool_use_id: the use of the tool that asks.
@@ -151,7 +151,7 @@ class LineWriter:
         await self._add(questions)
 
     async def answer(self, question: Node, reply: Given, hold: Hold | None = None) -> Node:
-        """Add the answer to an open question; return the question's first answer.
+        """Store the answer to a question; return the first answer, which may be another.
 
         ``hold`` is awaited with the question's round before each attempt to add the answer.
         """
@@ -205,12 +205,12 @@ class LineWriter:
         self.line, self.after = above.extended(nodes, results), None
 
     async def record(self, results: Sequence[Result], *events: ToolEnded) -> None:
-        """Store outcomes of tools, which ``events`` report."""
+        """Store the results of tools, and report ``events``."""
         await self._timeline.dependencies.write(results=results, events=events)
         self.line = self.line.extended([], results)
 
     async def finish(self, results: Sequence[Result], used: SideUsage) -> Node | None:
-        """Add the node at which the model sees the results; ``None`` if another process has."""
+        """Add the node of the results; return ``None`` if another process has added that node."""
         usage, data = used.take()
 
         def ending(line: BatchLine) -> list[Node]:
@@ -223,7 +223,7 @@ class LineWriter:
         return added[-1]
 
     async def path_to(self, node: Node) -> Path:
-        """Return the path to the node of the results; no read is needed if this writer added it."""
+        """Return the path to the node of the results, which :meth:`finish` has returned."""
         return self._end or await self._timeline.dependencies.store.path(node.id)
 
     # -- places on the line ------------------------------------------------------------------
@@ -234,7 +234,7 @@ class LineWriter:
         results: Sequence[Result] = (),
         ready: Callable[[BatchLine], Awaitable[None]] | None = None,
     ) -> list[Node]:
-        """Add the nodes that ``nodes_for`` returns for the end of the line; return them.
+        """Add the nodes that ``nodes_for`` makes for the end of the line; return the nodes.
 
         ``ready`` is awaited with the line before each attempt.
 
@@ -260,13 +260,13 @@ class LineWriter:
             return nodes
 
     def _node(self, parent: Node, kind: Kind, text: str = "") -> Node:
-        """Return the node that continues the line at ``parent``."""
+        """Return a question, an answer or a node of results below ``parent``."""
         node = self._timeline.dependencies.node(parent.thread_id, parent.id, kind, text or ())
         return replace(node, id=name_after(parent.id))
 
 
 async def surroundings_of(store: TreeStore, node: Node | Surroundings) -> Surroundings:
-    """Return the surroundings of a node, or ``node`` itself if it is such surroundings.
+    """Return the path to a node and the nodes below; surroundings are returned unchanged.
 
     Raises:
         ToolError: the node does not exist.

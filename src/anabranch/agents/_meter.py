@@ -62,7 +62,7 @@ class Meter:
         self._requests = asyncio.Semaphore(limits.max_concurrent_requests)
 
     async def _count_earlier(self) -> None:
-        """Count the earlier usage of the turn, once."""
+        """Add the usage that the turn had before this meter, once."""
         async with self._reading:
             if self.earlier is not None:
                 spent, self.earlier = await self.earlier(), None
@@ -71,7 +71,7 @@ class Meter:
                 self._branches += spent.branches
 
     async def open_branches(self, count: int) -> None:
-        """Count ``count`` branches that are about to be opened.
+        """Count ``count`` new branches of the turn, before they are opened.
 
         Raises:
             TurnLimitError: if the turn may not open so many branches; none of them is counted.
@@ -85,7 +85,7 @@ class Meter:
 
     @asynccontextmanager
     async def admitted(self, request: SampleRequest) -> AsyncGenerator[AdmittedRequest]:
-        """Wait until ``request`` may be sent; leaving the context frees an unsettled reservation.
+        """Wait until ``request`` may be sent; the end of the block frees tokens that no reply used.
 
         The request waits for other requests while the rest of their reservations may be enough for
         it.

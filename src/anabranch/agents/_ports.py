@@ -1,4 +1,4 @@
-"""The names an agent uses for its ports: a model that streams, questions to a user, ids."""
+"""The ports of an agent: its model, the answers of its user, and the names of its nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Naming: TypeAlias = Callable[[Literal["thread", "node"]], str]
 
 
 def random_names(kind: Literal["thread", "node"]) -> str:
-    """Return ``thread_`` or ``node_`` and twelve URL-safe characters, 72 random bits."""
+    """Return ``thread_`` or ``node_``, followed by twelve random characters that suit URLs."""
     try:
         return f"{kind}_{_drawn.popleft()}"  # atomic: no two threads get the same
     except IndexError:
@@ -36,7 +36,7 @@ def random_names(kind: Literal["thread", "node"]) -> str:
 
 
 def name_after(place: str) -> str:
-    """Return the id of the node at a place: equal in every process, as long as a random id."""
+    """Return a node id that every process derives equally from ``place``."""
     digest = blake2b(place.encode("utf-8", "surrogatepass"), digest_size=9).digest()
     return f"node_{urlsafe_b64encode(digest).decode()}"
 

@@ -1,4 +1,4 @@
-"""Recombination: one text made of the answers of several branches.
+"""Recombination: makes one text of the answers of several branches.
 
 Recombiners that need a model ask it about the answers alone; the conversation is neither sent nor
 changed. If the model fails, or its reply is unusable, no answer is lost: the note names the
@@ -64,7 +64,7 @@ class Recombined:
 async def recombine(
     recombiner: str, answers: Sequence[BranchAnswer], ask: AskModel, *, judges: int = JUDGES
 ) -> Recombined:
-    """Make one text of ``answers``, without the blank ones.
+    """Return one text that ``recombiner`` makes of ``answers``; blank answers do not count.
 
     Args:
         recombiner: a :data:`Recombiner`, in upper or lower case.
@@ -154,7 +154,7 @@ async def _judge(answers: Sequence[BranchAnswer], ask: AskModel) -> Recombined:
 
 @dataclass(frozen=True, slots=True)
 class _NoReply:
-    """The reason for a missing reply, as the predicate of a sentence."""
+    """The reason why a judge gave no reply, as the predicate of a sentence."""
 
     what: str
 
@@ -173,7 +173,7 @@ async def _asked(ask: AskModel, prompt: str) -> str | _NoReply:
 
 
 def _why(ballots: Sequence[str | _NoReply]) -> str:
-    """Return the reasons why ballots are missing, each once."""
+    """Return a sentence for each reason why a judge gave no reply."""
     reasons = {ballot.what: None for ballot in ballots if isinstance(ballot, _NoReply)}
     return "".join(f" A judge {reason}." for reason in reasons)
 
@@ -185,7 +185,7 @@ def _ballot(ballot: str | _NoReply, options: int) -> int | None:
 
 
 def _chosen_by(verdict: str, answers: Sequence[BranchAnswer]) -> BranchAnswer | None:
-    """Return the answer whose number the verdict names, or else the answer that the verdict quotes."""
+    """Return the answer that a verdict chooses by its number, or else by a quotation."""
     for found in _OPTION.finditer(verdict):
         if number := _ballot(found.group(1), len(answers)):
             return answers[number - 1]
@@ -198,7 +198,7 @@ def _chosen_by(verdict: str, answers: Sequence[BranchAnswer]) -> BranchAnswer | 
 
 
 def _quotes(text: str, quoted: str) -> bool:
-    """Return whether ``text`` contains ``quoted``, not as a part of a word."""
+    """Return whether ``text`` contains ``quoted`` as whole words."""
     return re.search(rf"(?<!\w){re.escape(quoted)}(?!\w)", text) is not None
 
 

@@ -1,4 +1,4 @@
-"""A request of a turn whose provider may refuse some of its blocks, or its reasoning."""
+"""Repeats a refused request without the blocks, or the reasoning, that its provider refuses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 
 class RefusableRequest:
-    """A request, and its repetition without the blocks that its provider refuses.
+    """A request, which is sent again without the blocks that its provider refuses.
 
     The block that the provider names is left out, unless it is the newest message of the user. If
     the provider names none, the request leaves out the first of these groups that it has: the
@@ -29,7 +29,7 @@ class RefusableRequest:
         self.left_out: list[Place] = []
 
     def leave_out(self, error: ModelError) -> bool:
-        """Leave out the blocks that ``error`` refuses; return whether the next request differs."""
+        """Remove the refused blocks from the request; return whether there are any."""
         refused = self._refused(error) if error.refused else []
         if refused:
             self.left_out += refused

@@ -1,4 +1,4 @@
-"""Calls of tools of servers of the handshake era, as rounds.
+"""Calls tools of servers of the handshake era, round by round.
 
 A server of the handshake era waits for an answer over its connection. So this process holds each
 call that asks, under a name, and the call ends with the process.
@@ -40,13 +40,13 @@ Ended: TypeAlias = types.CallToolResult | types.InputRequiredResult
 
 
 class Refused(Shape):
-    """Stands for the reply to a request that the agent's model cannot answer."""
+    """The reply to a request that the agent's model cannot answer."""
 
     reason: str
 
 
 class LiveCalls:
-    """The calls that wait for answers in this process, by name."""
+    """The calls of this process that wait for answers, each under a name."""
 
     def __init__(self) -> None:
         self._calls: dict[str, LiveCall] = {}
@@ -60,7 +60,7 @@ class LiveCalls:
         return name
 
     def take(self, name: str) -> LiveCall:
-        """Return the call of that name, and stop holding it.
+        """Remove the call with that name, and return the call.
 
         Raises:
             ToolError: if no such call waits here.
@@ -81,7 +81,7 @@ class LiveCalls:
 
 
 class LiveCall(Absent):
-    """One running call; as an answerer, it holds the server's requests until a round answers them.
+    """A running call of a server's tool; the server's requests wait here for the next round.
 
     Args:
         tool: the tool's name in errors.
@@ -103,7 +103,7 @@ class LiveCall(Absent):
     async def round(
         self, replies: Mapping[str, Reply | Refused], edge: Answerer
     ) -> Ended | dict[str, Request]:
-        """Give ``replies`` to the server; return its result, or its requests before the result.
+        """Send ``replies`` to the server; return its result, or its requests if it asks first.
 
         ``edge`` receives the notices of the round. A cancelled round ends the call.
         """
@@ -128,13 +128,13 @@ class LiveCall(Absent):
         return {name: request for name, (request, _) in self._asked.items()}
 
     async def cancel(self) -> None:
-        """End the call, here and at the server."""
+        """Cancel the call in this process and at the server."""
         await cancel_and_wait([self._task])
 
     # -- questions and reports of the server during the call -----------------------------
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Wait until the agent's model has answered.
+        """Return the reply of the agent's model, which a later round brings.
 
         Raises:
             AnswerError: if the request is too large, or a limit is used up.
@@ -145,7 +145,7 @@ class LiveCall(Absent):
         raise AnswerError(reply.reason if isinstance(reply, Refused) else "no model has answered")
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Wait until the user has answered, in this turn or a later one.
+        """Return the user's answer, which a later round or turn brings.
 
         Raises:
             AnswerError: if the question is too large.
@@ -171,15 +171,15 @@ class LiveCall(Absent):
                 self._asking.clear()
 
     async def log(self, level: LogLevel, message: str, /) -> None:
-        """Send a log message to the round; between rounds, there is no listener."""
+        """Send a log message to the current round; between rounds, drop the message."""
         await self._edge.log(level, message)
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
-        """Send a progress message to the round."""
+        """Send a progress message to the current round."""
         await self._edge.notify(message, progress, total)
 
 
 def _read(task: asyncio.Future[Ended]) -> None:
-    """Read the error of a call that has ended while no round waited: the next round raises it."""
+    """Mark the error of an ended call as read, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Limits of one call of a tool of another server: of its result, and of its questions to the user."""
+"""The limits of one call of another server's tool: for its result, and for its questions."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class RemoteLimits:
 
 
 class RemoteResult(Shape):
-    """The result of a tool of another server, as the call records it."""
+    """The result of another server's tool, in the form that the call's journal stores."""
 
     blocks: tuple[ResultBlock, ...]
     is_error: bool = False
 
     def within(self, limits: RemoteLimits, tool: str) -> RemoteResult:
-        """Return this result, or an error in its place if the result is too large.
+        """Return this result; if it is too large, return an error instead.
 
         The name of a sound or document replaces it if it alone is too large.
         """
@@ -101,7 +101,7 @@ def _size(block: ResultBlock) -> int:
 
 
 def shown(question: Question, able: Capabilities) -> Question | None:
-    """Return ``question`` in a form for users; ``None`` if ``able`` lacks the question's kind.
+    """Return ``question`` for display to users; ``None`` if ``able`` excludes such questions.
 
     A form has only the keys of the protocol. This process checks the answer, so the form has
     neither patterns, which may take for ever to match, nor references.

@@ -74,7 +74,7 @@ REFUSALS = (BranchTokenError, CapabilityError, SampleValidationError, StepFailed
 
 
 class ServerRound(Shape):
-    """One round of a server, as the call records it.
+    """One round of a server, in the form that the call's journal stores.
 
     Attributes:
         result: the result; ``None`` if the server asks first.
@@ -92,7 +92,7 @@ class ServerRound(Shape):
 
 
 class ServerTool(Tool[RemoteResult]):
-    """A tool of a server as an anabranch tool.
+    """A tool of another server, in the form of an anabranch tool.
 
     Args:
         server: runs the tool.
@@ -131,11 +131,11 @@ class ServerTool(Tool[RemoteResult]):
         self._owner = "" if here is None else here.timeline.thread.id
 
     def used(self, here: ToolUse) -> ServerTool:
-        """Return the tool for one use, to whose listener the server reports."""
+        """Return a copy of this tool for one use, with that use's listener."""
         return ServerTool(self._server, self.listed, self.spec, self._limits, self._live, here)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments without foreign nulls; the server validates them."""
+        """Return the arguments without nulls that the schema lacks; the server validates them."""
         return without_foreign_nulls(self.listed.input_schema, arguments)
 
     def to_json(self, arguments: Mapping[str, Any]) -> str:
@@ -143,10 +143,10 @@ class ServerTool(Tool[RemoteResult]):
         return to_json(encodable(dict(arguments))).decode()
 
     def check_value(self, value: object) -> None:
-        """Accept every result: JSON holds all of them."""
+        """Accept every result, because a server's result is always JSON."""
 
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> RemoteResult:
-        """Run rounds of the server until one has a result, and ask its requests between them."""
+        """Run rounds of the server's tool, and answer its requests, until it returns a result."""
         replies, before, samples = dict[str, Reply | Refused](), None, 0
         for _ in range(MAX_ROUNDS):
             step = ctx.step(self._round, arguments, replies, before, name="round", undo=self._left)
@@ -169,7 +169,7 @@ class ServerTool(Tool[RemoteResult]):
         replies: Mapping[str, Reply | Refused],
         before: ServerRound | None,
     ) -> ServerRound:
-        """Have the server run one round, with the replies to the requests of the round ``before``."""
+        """Send ``replies`` to the requests of the round ``before``; return the next round."""
         if before is not None and not replies:
             await anyio.sleep(UNASKED)  # the server wants the request repeated
         if before is None and not await self._server.is_modern():
@@ -219,7 +219,7 @@ class ServerTool(Tool[RemoteResult]):
         return ServerRound(asks=asks, declined=declined, state=state, live=live)
 
     async def _left(self, round_: ServerRound) -> None:
-        """End a call that waits for answers over its connection."""
+        """Cancel a call whose connection still waits for answers."""
         if round_.live is not None:
             await self._live.cancel(round_.live)
 
@@ -238,7 +238,7 @@ def _asked(ctx: BranchContext, request: Request) -> Coroutine[Any, Any, Reply | 
 
 
 def _sampled(ctx: BranchContext, request: SampleRequest) -> Coroutine[Any, Any, Reply | Refused]:
-    """Ask the agent's model; an error becomes the answer."""
+    """Return the reply of the agent's model; an error becomes a reply as well."""
     options: dict[str, Any] = {name: getattr(request, name) for name in SampleRequest.model_fields}
     sampling = ctx.sample(**options)
 
@@ -258,7 +258,7 @@ def _sampled(ctx: BranchContext, request: SampleRequest) -> Coroutine[Any, Any, 
 
 
 def _elicited(question: Question) -> Coroutine[Any, Any, Reply]:
-    """Ask the user; an error becomes ``cancel``."""
+    """Return the user's answer to ``question``; an error becomes ``cancel``."""
     call = current_call()
     scope = call.scheduler.scope()
     step_id = call.cursor.new_id(scope, "elicit")
@@ -275,7 +275,7 @@ def _elicited(question: Question) -> Coroutine[Any, Any, Reply]:
 
 
 class Reports(Absent):
-    """Sends the reports of a server during a round to the agent's listener.
+    """Forwards a server's log and progress messages to the agent's listener.
 
     Args:
         here: the use of the tool.
@@ -290,11 +290,11 @@ class Reports(Absent):
         self.capabilities = here.timeline.dependencies.capabilities
 
     async def log(self, level: LogLevel, message: str, /) -> None:
-        """Send a log message."""
+        """Forward a log message to the agent's listener."""
         await self._emit(Notice(message, level))
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
-        """Send a progress message."""
+        """Forward a progress message to the agent's listener."""
         await self._emit(Notice(message, None, progress, total))
 
     async def _emit(self, notice: Notice) -> None:
@@ -319,11 +319,11 @@ class RemoteTool(CalledTool):
 
     @property
     def listed(self) -> types.Tool:
-        """The tool as its server lists it."""
+        """The tool's definition in the server's list of tools."""
         return self._remote.listed
 
     async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
-        """Run the next round of the call; its questions stay open until the call's time is over.
+        """Run the next round of the call, whose questions stay open until the call's timeout.
 
         Raises:
             OtherVersionError, UnreachableError, ToolError: as :meth:`CalledTool.use`.

@@ -25,7 +25,7 @@ from anabranch.messages import ToolSpec
 
 
 class ToolChoice:
-    """The tools to offer.
+    """Chooses the tools of servers that an agent offers to its model.
 
     Args:
         only: names, or patterns such as ``issues_*``; none for all tools.
@@ -43,7 +43,7 @@ class ToolChoice:
         self._without = tuple(without)
 
     def takes(self, *names: str) -> bool:
-        """Return whether the tool with any of these names is offered."""
+        """Return whether a tool that has these ``names`` is chosen."""
         return _match(self._only, names) and not _match(self._without, names)
 
 
@@ -142,13 +142,13 @@ class RemoteTools:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections; calls that wait for a user over them are cancelled."""
+        """Close all connections, and cancel the calls that wait for a user over a connection."""
         await self._live.aclose()
         for server in self._servers:
             await server.close()
 
     def offered_tools(self, taken: Collection[str], /) -> Sequence[AgentTool]:
-        """Return the tools that the servers have now, under names that are not ``taken``."""
+        """Return the present tools of the servers, under names that are not ``taken``."""
         names = self._names.setdefault(frozenset(taken), {})
         used = {*taken, *names.values()}
         tools: list[AgentTool] = []
@@ -176,7 +176,7 @@ class RemoteTools:
 
 
 def _new_name(name: str, label: str, used: Collection[str]) -> str:
-    """Return an unused name: the tool's name, if need be with the server's name or a number."""
+    """Return an unused name for a tool: its own, or one with the server's name or a number."""
     own = _fit(name) or "tool"
     if own not in used:
         return own
@@ -202,7 +202,7 @@ def _origin(server: Connectable) -> tuple[str, str]:
 
 
 def _place(server: Connectable) -> str:
-    """Return the name of a server in errors: without its arguments, query or password."""
+    """Return the name of a server for error messages, without arguments, query or password."""
     if _is_url(server):
         url = urlsplit(str(server))
         return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
@@ -216,7 +216,7 @@ def _place(server: Connectable) -> str:
 def _targets(
     server: Connectable, headers: Mapping[str, str], env: Mapping[str, str]
 ) -> Callable[[], Connectable]:
-    """Return the function that makes the target of each connection to ``server``."""
+    """Return a function that returns the target of each new connection to ``server``."""
     if isinstance(server, StdioServerParameters):
         return partial(Started, server)
     if not isinstance(server, str):

@@ -1,4 +1,4 @@
-"""The arguments and the result of a tool of another server, between its schema and the model."""
+"""Converts the arguments and the result of another server's tool for its schema and the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_NULLS: Final = 100
 def without_foreign_nulls(
     schema: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return ``arguments`` without the nulls of optional properties whose schema has no null.
+    """Return ``arguments`` without each null that the schema of an optional property excludes.
 
     Models write a null for a parameter that they leave out. The null of a required property stays,
     so that the server names the missing value.
@@ -45,7 +45,7 @@ def without_foreign_nulls(
 
 
 def _nulls(value: object, place: Place) -> Iterator[Place]:
-    """Yield the places of the nulls that are properties of objects."""
+    """Yield the place of each property in ``value`` that is null."""
     if isinstance(value, dict):
         for name, part in cast("dict[str, object]", value).items():
             if part is None:
@@ -65,7 +65,7 @@ def _remove(arguments: Any, place: Place) -> None:  # noqa: ANN401 - JSON
 
 
 def result_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) -> RemoteResult:
-    """Return the result of a call as the model reads it.
+    """Return the result of a server's tool in the form that the model reads.
 
     Servers repeat structured content as text, for models. Without the text, the model reads the
     structured content. If promised content is missing or incomplete, the model reads the result
@@ -83,7 +83,7 @@ def result_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) ->
 
 
 def _lack(result: types.CallToolResult, schema: Mapping[str, Any]) -> str | None:
-    """Return the part of a tool's promised structured content that a result lacks."""
+    """Return why a result lacks the structured content of the ``schema``, or ``None``."""
     if not has_structured_content(result):
         return "The tool promises structured content, but its server has sent none."
     try:

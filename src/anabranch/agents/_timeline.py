@@ -60,7 +60,7 @@ RequestMessages: TypeAlias = tuple[Message, ...]
 
 
 class Timeline:
-    """A path in ``thread`` that a turn extends.
+    """A path in ``thread`` that a turn extends with nodes.
 
     Attributes:
         dependencies: the dependencies of the agent.
@@ -100,7 +100,7 @@ class Timeline:
         return branch
 
     async def continue_from(self, nodes: Sequence[Node], path: Path) -> None:
-        """Continue an earlier branch; ``nodes`` are its nodes so far, at the end of ``path``."""
+        """Continue an earlier branch; ``nodes`` are the branch's nodes, at the end of ``path``."""
         self.last_added, self.last_text = nodes[-1], said_in(nodes)
         replies = [at for at, node in enumerate(nodes) if node.kind == "assistant"]
         if replies:
@@ -118,7 +118,7 @@ class Timeline:
     async def reply(
         self, path: Path, messages: RequestMessages | None = None, *, concludes: bool = False
     ) -> Node:
-        """Let the model reply at the end of ``path`` once; return the node of its reply.
+        """Ask the model for one reply after the end of ``path``; return the node of the reply.
 
         Args:
             path: the path that the reply follows.
@@ -161,7 +161,7 @@ class Timeline:
     async def sample(
         self, request: SampleRequest, model: Model | None = None, total: UsageTotal | None = None
     ) -> SampleReply:
-        """Return the reply of the agent's model, or another, to ``request``, within the limits.
+        """Return the reply of ``model``, by default the agent's, to ``request``, within the limits.
 
         The thread is neither sent nor changed. Files of the thread are sent if the request refers
         to them. The usage is added to ``total``.
@@ -183,18 +183,18 @@ class Timeline:
     async def aside(
         self, prompt: str, model: Model | None = None, total: UsageTotal | None = None
     ) -> str:
-        """Return the reply of the agent's model, or another, to ``prompt`` alone."""
+        """Return the reply of ``model``, by default the agent's, to ``prompt`` alone."""
         limits = self.dependencies.limits
         request = SampleRequest(messages=(user(prompt),), max_tokens=limits.max_reply_tokens)
         return (await self.sample(request, model, total)).text
 
     async def with_files(self, request: SampleRequest) -> SampleRequest:
-        """Return ``request`` with the bytes of the thread's files in place of references."""
+        """Return ``request`` with each reference to a file of the thread replaced by its bytes."""
         messages = await load_files(self.dependencies.store, self.thread.id, request.messages)
         return request.model_copy(update={"messages": messages})
 
     async def stored(self, content: Iterable[B]) -> tuple[B, ...]:
-        """Store the bytes of files, and return the blocks with references to them."""
+        """Store the bytes of files in ``content``; return its blocks with references instead."""
         return await store_files(self.dependencies.store, self.thread.id, content)
 
     def _request(self, messages: RequestMessages) -> SampleRequest:
@@ -213,7 +213,7 @@ class Timeline:
     def _admitted(
         self, request: SampleRequest, *, aside: bool = False
     ) -> AbstractAsyncContextManager[AdmittedRequest]:
-        """Wait until ``request`` may be sent: by the branch's budget, then by the turn's limits."""
+        """Wait until the branch's budget and the turn's limits allow ``request``."""
         working = self.branch_of_folding
         if working is None:
             return self.meter.admitted(request)
@@ -228,7 +228,7 @@ class Timeline:
     # -- writing nodes -----------------------------------------------------------------------
 
     async def add(self, node: Node) -> Node:
-        """Store ``node`` and return it; or return the node that another process stored there before."""
+        """Store ``node`` and return it, or return the node that is already stored under its id."""
         [self.last_added] = await self.dependencies.add([node], (), self._refs(node))
         return self.last_added
 
@@ -258,7 +258,7 @@ class Timeline:
     async def _try_to_store_part(
         self, node: Node, reply: SampleReply, reason: str, admitted: AdmittedRequest
     ) -> None:
-        """Count an incomplete reply, and store its text if there is any."""
+        """Count an incomplete reply, and store its text if there is any; only log an error."""
         text = (TextBlock(text=reply.text),)
         part = reply.model_copy(update={"content": text, "stop_reason": reason})
         try:
@@ -272,7 +272,7 @@ class Timeline:
 
 
 def _with_unique_ids(content: Iterable[Block]) -> tuple[Block, ...]:
-    """Return ``content`` with a different id for each tool use; some models repeat them, or give none."""
+    """Return ``content`` with a different id for each tool use, because models may repeat ids."""
     seen: set[str] = set()
     blocks: list[Block] = []
     for block in content:

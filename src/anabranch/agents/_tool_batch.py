@@ -81,7 +81,7 @@ class ToolBatch:
         return self._writer.line
 
     async def run(self) -> Node:
-        """Run the tools concurrently, as far as possible.
+        """Run the tools at the same time, until each has returned or waits.
 
         Returns:
             The node of kind ``results`` at which the model sees the results. Or the last node of
@@ -118,7 +118,7 @@ class ToolBatch:
         return use.id in self._results or self._line.has_returned(use.id)
 
     async def _store_placeholders(self) -> None:
-        """Store a placeholder for every result, if a tool opens branches that see this turn.
+        """Store a placeholder for each missing result, if a tool opens branches that see this turn.
 
         Until a tool returns, its pending result says that the tool was interrupted: a crash leaves
         a complete thread.
@@ -132,7 +132,7 @@ class ToolBatch:
     # -- one tool ----------------------------------------------------------------------------
 
     async def _use(self, use: ToolUseBlock) -> None:
-        """Run a tool round by round, until it has returned, or waits for answers or a time."""
+        """Run a tool round by round, until the tool returns, or waits for an answer or a time."""
         if use.id in self._new:
             self._new.remove(use.id)
             await self._timeline.dependencies.listener(ToolStarted(self._line.caller.id, use))
@@ -162,7 +162,7 @@ class ToolBatch:
                 return
 
     async def _answer(self, use: ToolUseBlock, round_: AskedRound) -> bool:
-        """Have the user answer the open questions of a round, or let their time run out.
+        """Get the user's answers to a round, or mark its questions as expired after their time.
 
         Return whether the round is answered; otherwise, the tool waits.
         """
@@ -197,7 +197,7 @@ class ToolBatch:
     async def _outcome(
         self, use: ToolUseBlock, round_: AskedRound | None
     ) -> Outcome | Asked | AskedInBranches | Asleep:
-        """Return the outcome of the tool's next round; an error becomes an outcome."""
+        """Run the tool's next round and return its outcome; an error becomes an outcome."""
         if round_ is not None and round_.is_in_front_end:
             return front_end_outcome(round_)
         tool, here = self._tools.get(use.name), self.here(use, round_)
@@ -221,7 +221,7 @@ class ToolBatch:
     def _in_time(
         self, outcome: Outcome | Asked | AskedInBranches | Asleep
     ) -> Outcome | Asked | AskedInBranches | Asleep:
-        """Return a tool's wait, cut to the deadline of the tool's branch of folding."""
+        """Return ``outcome``; a wait ends no later than the deadline of the branch of folding."""
         working = self._timeline.branch_of_folding
         if working is None or not isinstance(outcome, Asked | Asleep):
             return outcome
@@ -230,13 +230,13 @@ class ToolBatch:
         return replace(outcome, until=min(until, deadline))
 
     async def _notice(self, use: ToolUseBlock, other: OtherVersionError) -> None:
-        """Tell the listener once why ``use`` waits."""
+        """Tell the listener that ``use`` waits for another version of the tools' code."""
         text = f"This waits for a process with version {other.version!r} of the tools' code."
         notice = Notice(text, "warning", id=f"{other.call} waits for {other.version}")
         await self._timeline.dependencies.listener(ToolNoticed(self._line.caller.id, use, notice))
 
     def here(self, use: ToolUseBlock, round_: AskedRound | None = None) -> ToolUse:
-        """Return the surroundings of a tool use, with the tool's last questions, if any."""
+        """Return the data that a tool gets for one use, with the questions of its last round."""
         return ToolUse(
             use,
             self._line.caller,
@@ -252,7 +252,7 @@ class ToolBatch:
     # -- results -----------------------------------------------------------------------------
 
     async def _record(self, use: ToolUseBlock, outcome: Outcome) -> None:
-        """Store an outcome, with a warning once the branch has used most of its budget."""
+        """Store a tool's outcome, with a warning once most of the branch's budget is used."""
         working = self._timeline.branch_of_folding
         if working is not None and not outcome.is_interrupted:
             warning = await working.warning()
@@ -273,7 +273,7 @@ class ToolBatch:
         return Result(holder.id, use_id, shown, outcome.is_error, pending=content)
 
     def _shown(self) -> list[Result]:
-        """Return the results of this batch for the model, without placeholders."""
+        """Return the results of this batch that the model reads, without placeholders."""
         return [
             Result(each.node_id, each.tool_use_id, each.pending or each.content, each.is_error)
             for each in self._results.values()
@@ -285,7 +285,7 @@ def _text(text: str) -> tuple[TextBlock, ...]:
 
 
 def _unusable(caller: Node, use: ToolUseBlock) -> str | None:
-    """Return the reason why the input of ``use`` is unusable; ``None`` for a usable input.
+    """Return why the tool cannot use the input that the model gave; ``None`` if it can.
 
     An empty input may come from a reply that was cut at its limit of tokens before the input.
     """

@@ -1,4 +1,4 @@
-"""Questions of tools and their answers as nodes of the tree: written, and read back from the store.
+"""Converts questions of tools, and their answers, to nodes of the conversation tree, and back.
 
 A question is a tool's request to the user, or the call of a tool that the front end runs. The first
 question of a round holds the state from which the call resumes when all questions are answered. An
@@ -30,14 +30,14 @@ from anabranch.tree import Node
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """Answers a question with an error for the tool, in the journal's form."""
+    """An answer that raises an error in the tool, stored as the journal stores errors."""
 
     error: dict[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)
 class TimeOver:
-    """Stands for the answer to an expired question: the tool continues without an answer."""
+    """Marks a question whose time is over: the tool continues without an answer."""
 
 
 TIME_OVER = TimeOver()
@@ -45,7 +45,7 @@ TIME_OVER = TimeOver()
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Stands for the answer to a question whose user sent another message: the tool reads ``cancel``."""
+    """Marks a question whose user sent a message and no answer: the tool reads ``cancel``."""
 
 
 LEFT = Left()
@@ -55,7 +55,7 @@ IN_FRONT_END: Final = "call"
 
 
 class FrontEndCall(Shape):
-    """The call of a tool that the front end runs, with the arguments of the tool use."""
+    """The request to a front end to run a tool, with the arguments that the model gave."""
 
     tool: str
 
@@ -83,20 +83,20 @@ _QUESTION, _OTHER, _OVER, _LEFT = "question", "other", "time_over", "left"
 
 
 def dump_ask(ask: Ask) -> dict[str, JsonValue]:
-    """Return the data of ``ask`` for a node."""
+    """Return ``ask`` in the form that a node's data stores."""
     request = ask.request.model_dump(mode="json", exclude_none=True)
     return {"step_id": ask.step_id, "kind": ask.kind, "request": request}
 
 
 def load_ask(stored: Mapping[str, JsonValue]) -> Ask:
-    """Return the ask of a stored question; the call's state has its fingerprint."""
+    """Return the ask that a question's node stores, without its fingerprint."""
     kind = cast("AskKind", stored.get("kind", "elicit"))  # earlier releases stored none
     request = _REQUEST.validate_python(stored["request"])
     return Ask(str(stored["step_id"]), kind, request, "")
 
 
 def asked_text(ask: Ask) -> str:
-    """Return the text of a question's node."""
+    """Return the text of ``ask`` for the question's node."""
     request: Question | FrontEndCall = ask.request
     if isinstance(request, FrontEndCall):
         return f"Run {request.tool} in the application."
@@ -104,12 +104,12 @@ def asked_text(ask: Ask) -> str:
 
 
 def is_in_front_end(question: Node) -> bool:
-    """Whether a question is the call of a tool that the front end runs."""
+    """Whether the node ``question`` is the call of a tool that the front end runs."""
     return question.data.get("kind") == IN_FRONT_END
 
 
 def question_of(node: Node) -> Question:
-    """Return the request to the user that the question ``node`` holds.
+    """Return the request to the user that the node ``question`` stores.
 
     Raises:
         ToolError: if the question is closed, or is a call that the front end runs.
@@ -123,12 +123,12 @@ def question_of(node: Node) -> Question:
 
 
 def call_of(question: Node) -> str:
-    """Return the stored call that has asked a question; empty if no store has the call."""
+    """Return the id of the stored call that asked a question; empty if the call is not stored."""
     return str(question.data.get("call", ""))
 
 
 def stored_with(question: Node, name: str) -> JsonValue:
-    """Return the value stored under ``name`` with a question.
+    """Return the value that the node ``question`` stores under ``name``.
 
     Raises:
         ToolError: if a file held the question: such a question is closed and stores no values.
@@ -149,13 +149,13 @@ def _closed(question: Node) -> ToolError:
 
 
 def answer_data(question: Node, reply: Given, *, other: bool) -> dict[str, JsonValue]:
-    """Return the data of an answer for a node; ``other`` marks a later, different answer."""
+    """Return the data of an answer's node; ``other`` marks a later, different answer."""
     data: dict[str, JsonValue] = {**_plain(reply), _QUESTION: question.id}
     return {**data, _OTHER: True} if other else data
 
 
 def answer_text(reply: Given) -> str:
-    """Return the text of an answer's node."""
+    """Return the text of ``reply`` for the answer's node."""
     if isinstance(reply, ErrorReply):
         return "error"
     if isinstance(reply, FrontEndResult):
@@ -173,12 +173,12 @@ def question_id(answer: Node) -> str:
 
 
 def is_other_answer(answer: Node) -> bool:
-    """Whether the question had another answer before."""
+    """Whether the node ``answer`` is a later, different answer to its question."""
     return _OTHER in answer.data
 
 
 def reply_of(answer: Node) -> Given:
-    """Return the reply that the node ``answer`` holds."""
+    """Return the reply that the node ``answer`` stores."""
     beside = {"state", _QUESTION, _OTHER}  # an earlier release stored a state with each answer
     given = {name: value for name, value in answer.data.items() if name not in beside}
     if _OVER in given:
@@ -193,7 +193,7 @@ def reply_of(answer: Node) -> Given:
 
 
 def recorded_reply(answer: Node) -> Answer | None:
-    """Return the call's record of an answer; ``None`` for an answer whose time was over."""
+    """Return an answer for the call's journal; ``None`` if the question expired unanswered."""
     reply = reply_of(answer)
     if isinstance(reply, TimeOver):
         return None
@@ -205,7 +205,7 @@ def recorded_reply(answer: Node) -> Answer | None:
 
 
 def same_reply(answer: Node, reply: Given) -> bool:
-    """Whether the node ``answer`` holds ``reply``."""
+    """Whether the node ``answer`` stores ``reply``."""
     return _plain(reply_of(answer)) == _plain(reply)
 
 

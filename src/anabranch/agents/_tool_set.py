@@ -1,4 +1,4 @@
-"""The tools of an agent by name: its own tools, and the present tools of its sources."""
+"""The tools of an agent by name: its own tools, and the tools that its sources offer now."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 @runtime_checkable
 class ToolSource(Protocol):
-    """Tools that come and go while an agent runs, such as those of a running server."""
+    """A source of tools that can change while an agent runs, such as a running server."""
 
     def offered_tools(self, taken: Collection[str], /) -> Sequence[AgentTool]:
-        """Return the present tools, under names that are not ``taken``.
+        """Return the tools that the source offers now, without names that are ``taken``.
 
         A name never passes from one tool to another.
         """
@@ -28,15 +28,15 @@ class ToolSource(Protocol):
 
 @runtime_checkable
 class TendedSource(ToolSource, Protocol):
-    """Tools that need regular work, such as closing branches whose time is over."""
+    """A source of tools that needs a regular job, such as closing branches whose time is over."""
 
     async def tend(self) -> NoReturn:
-        """Tend the tools until cancelled; any number of processes may do so."""
+        """Do the regular job of the source until cancelled; several processes may do so."""
         ...
 
 
 class ToolSet(Mapping[str, UsableTool]):
-    """The tools of an agent, read from its sources at each use.
+    """The tools of an agent by name, read from its sources at each use.
 
     Args:
         given: tools, and sources of tools.
@@ -58,7 +58,7 @@ class ToolSet(Mapping[str, UsableTool]):
         return tuple(tool.spec for tool in self._now().values())
 
     def with_source(self, source: ToolSource) -> ToolSet:
-        """Return these tools, and those of another source."""
+        """Return a set of these tools and of the tools of another source."""
         return ToolSet([*self._own.values(), *self._sources, source])
 
     def warn_of_too_many(self, model: object) -> None:
@@ -77,13 +77,13 @@ class ToolSet(Mapping[str, UsableTool]):
         )
 
     def tended(self) -> Iterator[Coroutine[Any, Any, NoReturn]]:
-        """Yield the upkeep of each source, which runs until it is cancelled."""
+        """Yield the regular job of each source that has one; a job runs until it is cancelled."""
         for source in self._sources:
             if isinstance(source, TendedSource):
                 yield source.tend()
 
     def version(self, given: str | None) -> str:
-        """Return the version of the code of anabranch tools: as ``given``, or a digest.
+        """Return the version of the tools' code: the ``given`` one, or else a digest of the code.
 
         Tools of sources come and go, and do not count.
 
@@ -111,6 +111,6 @@ class ToolSet(Mapping[str, UsableTool]):
 
 
 def most_tools(model: object) -> int | None:
-    """Return the number of tools that a request to ``model`` can have, ``None`` for any."""
+    """Return the maximum number of tools in a request to ``model``, ``None`` without a maximum."""
     most: object = getattr(model, "most_tools", None)
     return most if isinstance(most, int) else None

@@ -16,7 +16,7 @@ from anabranch.tree import Node, Path, Surroundings
 
 
 class Turn:
-    """A turn along ``timeline``, in which the model may call ``tools``.
+    """One turn on the path ``timeline``, in which the model may call ``tools``.
 
     ``continuation`` says how the turn continues at questions of the tools.
     """
@@ -29,11 +29,11 @@ class Turn:
         self.continuation = continuation
 
     def branch(self, working: WorkingBranch | None = None) -> Turn:
-        """Return a turn for a branch, within the same limits, and those of ``working``."""
+        """Return a turn for a branch, within this turn's limits and the budget of ``working``."""
         return Turn(self.timeline.branch(working), self.tools, self.continuation)
 
     async def run(self, path: Path, messages: RequestMessages | None = None) -> Node:
-        """Continue ``path`` until the model calls no more tools, or returns from its branch.
+        """Continue ``path`` until the model calls no tool, its tools wait, or its branch returns.
 
         Returns the last node. The turn also ends while tools wait for answers. Then its last node
         is a question, an answer, or the node that has called the tools. ``messages`` is the path as
@@ -56,21 +56,21 @@ class Turn:
         raise TurnLimitError("requests to the model", limit, limit)
 
     async def resume(self, around: Surroundings) -> Node:
-        """Continue at any node: with the tools of its line, if any, and then with the model."""
+        """Continue the turn at a node: run the tools that still have to run, then ask the model."""
         node = around.last
         if node.tool_uses or node.kind in ASIDE:
             return await resume(self, await LineWriter.at(self.timeline, around))
         return node if self.continuation.is_over else await self.run(around)
 
     def continues_after(self, node: Node) -> bool:
-        """Whether the model is asked next."""
+        """Whether the model must reply after ``node``."""
         working = self.timeline.branch_of_folding
         has_returned = working is not None and working.returned is not None
         return node.kind == "results" and not has_returned and not self.continuation.is_over
 
 
 async def resume(turn: Turn, line: LineWriter) -> Node:
-    """Continue ``turn`` with the tools that the last reply calls, and then with the model."""
+    """Run the tools that the last reply calls, then ask the model; return the last node."""
     last = await use_line(turn, line)
     return await turn.run(await line.path_to(last)) if turn.continues_after(last) else last
 
@@ -82,7 +82,7 @@ async def use_line(turn: Turn, line: LineWriter) -> Node:
 
 
 async def observed(thread_id: str, work: Awaitable[Node]) -> Node:
-    """Run ``work``, a turn; report the turn, and return its last node."""
+    """Await ``work``, which runs a turn; measure the turn, and return its last node."""
     with observe_turn(thread_id) as seen:
         last = await work
         if last.kind in ASIDE or last.tool_uses:

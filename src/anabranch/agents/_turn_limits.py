@@ -1,4 +1,4 @@
-"""Limits and usage of one turn of an agent: tokens, cost and branches, in the form that nodes store."""
+"""The limits of one turn of an agent; its tokens, cost and branches in the form of nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Spent:
     branches: int = 0
 
     def __add__(self, other: Spent) -> Spent:
-        """Return the sum of both."""
+        """Return the sum of this usage and ``other``."""
         return Spent(
             self.tokens + other.tokens, self.cost + other.cost, self.branches + other.branches
         )
@@ -34,7 +34,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The cost and the estimate that the turn counted for one reply.
+    """The cost of one reply, or an estimate of its usage, as the turn counted it.
 
     Attributes:
         cost: the cost of the reported usage; ``None`` if unknown.
@@ -46,7 +46,7 @@ class Charge:
 
     @property
     def data(self) -> dict[str, JsonValue]:
-        """The data of the charge for the node of the reply."""
+        """The cost and the estimate, in the form that the node of the reply stores."""
         data: dict[str, JsonValue] = {} if self.cost is None else {"cost": self.cost}
         return data | _estimated(self.estimate)
 
@@ -57,7 +57,7 @@ def _estimated(spent: Spent | None) -> dict[str, JsonValue]:
 
 @dataclass(slots=True)
 class UsageTotal:
-    """Usage and cost summed over requests whose replies are not stored as nodes.
+    """The total usage and cost of requests whose replies no node stores.
 
     Attributes:
         usage: the sum of usages; ``None`` without a report.
@@ -95,17 +95,17 @@ class UsageTotal:
 
 
 class SideUsage:
-    """The usage of a reply's tools in addition to the reply: samples and judges."""
+    """The usage of requests that tools make, such as samples and judges."""
 
     def __init__(self) -> None:
         self._by_use: dict[str, UsageTotal] = {}
 
     def of(self, tool_use_id: str) -> UsageTotal:
-        """Return the total to which one tool use adds."""
+        """Return the total of one tool use, to which its requests add their usage."""
         return self._by_use.setdefault(tool_use_id, UsageTotal())
 
     def take(self) -> tuple[Usage | None, dict[str, JsonValue]]:
-        """Return usage and data for the next node of these tools, and reset the count.
+        """Return the usage and data that the next node stores, and start again at zero.
 
         The data has the total cost and, for each tool use, the number, usage and cost of its
         requests.
@@ -128,7 +128,7 @@ class SideUsage:
 
 
 async def spent_in_turn(store: TreeStore, node: Node) -> Spent:
-    """Return the usage of the turn that continues at ``node``: on its path and in all its branches.
+    """Return the usage so far, branches included, of the turn to which ``node`` belongs.
 
     Raises:
         StoreError: if the store fails.
@@ -221,6 +221,6 @@ class TurnLimits:
 
     @classmethod
     def of(cls, limits: Limits) -> TurnLimits:
-        """Return limits of a turn: the values of ``limits``, and defaults for all other fields."""
+        """Return the limits of a turn: the values of ``limits``, and defaults for other fields."""
         given = {name: value for name, value in asdict(limits).items() if value is not None}
         return cls(**given)

@@ -1,4 +1,4 @@
-"""A branch of context folding in which an agent works, with its remaining tokens and time.
+"""The branch of context folding in which a model works, with its remaining tokens and time.
 
 A token counts once, when it enters the branch's context: a request counts by its new tokens and its
 reply. So a long conversation before the branch does not use up its budget. The turn's limits count
@@ -43,7 +43,7 @@ REFUSALS = (TurnLimitError, BranchTokenError, BranchNotActiveError)
 
 @dataclass(frozen=True, slots=True)
 class _Admission:
-    """The tokens of an admitted request: all and new tokens of its prompt, and reserved tokens."""
+    """The tokens of a request that may be sent: of its prompt, new in its prompt, and reserved."""
 
     prompt: int
     new: int
@@ -52,7 +52,7 @@ class _Admission:
 
 
 class WorkingBranch:
-    """An open branch of ``service``, as the agent that works in it sees it.
+    """The open branch of ``service`` in which a model works.
 
     Attributes:
         service: has the branch's record.
@@ -88,13 +88,13 @@ class WorkingBranch:
         return self.service.seconds_left(self._branch)
 
     def fork(self) -> WorkingBranch:
-        """Return a copy for a branch of ``branch_self``: with the same budget and a separate path."""
+        """Return a copy for a branch of ``branch_self``, which shares this branch's budget."""
         fork = copy(self)
         fork.is_fork = True
         return fork
 
     async def warning(self) -> str | None:
-        """Return the budget warning for the model, once; otherwise ``None``.
+        """Return the warning about the budget once it is due, and ``None`` before and afterwards.
 
         If the store does not answer, the result is ``None``, and a later tool result has the
         warning.
@@ -114,7 +114,7 @@ class WorkingBranch:
         return None if line is None else f"(Of this branch's budget, {line})"
 
     def concluding(self, request: SampleRequest) -> SampleRequest:
-        """Return the last request of a branch, in which the model can only return.
+        """Return ``request`` as a branch's last one, whose only tool is ``branch_return``.
 
         A branch of ``branch_self`` cannot return by a tool: its text is its answer.
         """
@@ -127,7 +127,7 @@ class WorkingBranch:
     async def admitted(
         self, request: SampleRequest, meter: Meter, *, aside: bool = False
     ) -> AsyncGenerator[AdmittedRequest]:
-        """Wait until ``request`` may be sent: by this budget, and by the ``meter`` of the turn.
+        """Wait until this branch's budget and the turn's ``meter`` allow ``request``.
 
         The request waits for other requests in this branch while the rest of their reservations may
         be enough for it.
@@ -155,7 +155,7 @@ class WorkingBranch:
             admission.reserved.release()
 
     async def create(self, creating: Callable[..., Awaitable[CreatedBranch]]) -> CreatedBranch:
-        """Create a branch in this one by ``creating``, which receives the tokens that open requests reserve.
+        """Create a branch inside this one; ``creating`` gets the tokens reserved by open requests.
 
         Raises:
             FoldingError: if the branch cannot be created.
@@ -170,7 +170,7 @@ class WorkingBranch:
             await self._open.changed()
 
     def _new_in(self, prompt: int) -> int:
-        """Return the number of a prompt's tokens that the request before on this path lacked."""
+        """Return the tokens of a prompt that the previous request of this branch did not have."""
         return 0 if self._estimated is None else max(0, prompt - self._estimated)
 
     async def _reserve(self, prompt: int, new: int, most: int, *, aside: bool) -> _Admission:
@@ -200,7 +200,7 @@ class WorkingBranch:
             await self._open.changed()
 
     def _withheld(self, held_back: int) -> int:
-        """Return the tokens held back for the summaries of other paths.
+        """Return how many of the tokens held back for summaries this path must not use.
 
         A fork's summary leaves half of these tokens to the branch, which may also need a summary.
         """
@@ -218,7 +218,7 @@ class WorkingBranch:
     async def _settle(
         self, admission: _Admission, outer: AdmittedRequest, reply: SampleReply
     ) -> Charge:
-        """Charge a reply and the new tokens of its request; the turn counts both first."""
+        """Charge a reply, and its request's new tokens, to the turn and then to the branch."""
         charge = await outer.settle(reply)
         if admission.aside:
             tokens, partial = usage_tokens(admission.prompt, reply), None
@@ -230,19 +230,19 @@ class WorkingBranch:
         return charge
 
     def _added(self, admission: _Admission, reply: SampleReply) -> int:
-        """Return the tokens that a request and its reply have added to the context."""
+        """Return the tokens that a request and its reply have added to the conversation."""
         usage, new = _reported(reply), admission.new
         if usage is not None and self._reported is not None:
             new = max(0, usage.input_tokens - self._reported)
         return new + self._seen(admission.prompt, reply)
 
     def continue_from(self, request: SampleRequest, reply: Node) -> None:
-        """Count from ``request`` and its ``reply`` on, which a process has charged already."""
+        """Note ``request`` and ``reply`` of an earlier process, which has charged both."""
         replied = SampleReply(content=reply.content, model="", usage=reply.usage)
         self._seen(prompt_tokens(request), replied)
 
     def _seen(self, prompt: int, reply: SampleReply) -> int:
-        """Note the size of the context after a reply; return the tokens of the reply."""
+        """Note the size of the conversation after a reply; return the tokens of the reply."""
         usage = _reported(reply)
         output = estimate_tokens(said(reply)) if usage is None else usage.output_tokens
         self._estimated = prompt + output
@@ -250,7 +250,7 @@ class WorkingBranch:
         return output
 
     async def _spend(self, tokens: int, partial: str | None) -> None:
-        """Charge tokens; ``partial`` is the last text of the branch.
+        """Charge ``tokens`` to the branch; ``partial`` is the branch's last text.
 
         A used-up budget does not close the branch here: the reply may be its return, and the next
         request is refused.
@@ -262,11 +262,11 @@ class WorkingBranch:
 
 
 def warns(result: Result) -> bool:
-    """Whether a tool's result ends with the line about the budget."""
+    """Whether a tool's result ends with the warning about the budget."""
     content = result.pending or result.content
     return any(isinstance(block, TextBlock) and block.mark == "budget" for block in content)
 
 
 def _reported(reply: SampleReply) -> Usage | None:
-    """Return the usage of a reply; ``None`` without the provider's report."""
+    """Return the usage that the provider reported for a reply, ``None`` without a report."""
     return reply.usage if reply.usage and reply.usage.total_tokens else None

@@ -1,4 +1,4 @@
-"""Turns in the terminal and on the web: a user's call of a tool, and the end without a whole reply."""
+"""Turns that the terminal and the web share: a user's call of a tool, and the end of a turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH: frozenset[str] = ASIDE | {"results"}
 
 @dataclass(frozen=True, slots=True)
 class UserCall:
-    """A call of a tool by the user, without the model.
+    """A user's call of a tool, made by a message and not by the model.
 
     Attributes:
         tool: the name of the tool.
@@ -43,7 +43,7 @@ class UserCall:
         return None if tool is None else cls(name, read_arguments(tool, values.strip()))
 
     async def run(self, agent: Agent, message: Node) -> Node:
-        """Call the tool after ``message``, which has this call; return the last node."""
+        """Call the tool below ``message``; return the last node."""
         given = agent.dependencies
         use = ToolUseBlock(id=given.naming("node"), name=self.tool, input=dict(self.arguments))
         caller = given.node(message.thread_id, message.id, "assistant", (use,), data={"by": "user"})
@@ -52,7 +52,7 @@ class UserCall:
 
 
 async def end_turn(agent: Agent, thread_id: str, node_id: str | None, error: str | None) -> None:
-    """Store the end of a turn at its last node; by default, at the head.
+    """Store that a turn ended by a stop or an error, at its last node, unless it has a whole reply.
 
     A stop or a failure may come after the whole reply: then there is nothing to retry.
 
@@ -71,7 +71,7 @@ async def end_turn(agent: Agent, thread_id: str, node_id: str | None, error: str
 
 
 def _has_replied(path: Path) -> bool:
-    """Return whether the last node is the model's whole reply, or that of a tool the user called."""
+    """Return whether a path ends with a whole reply, or with the result of a user's call."""
     last = path.nodes[-1]
     if last.kind == "results":
         return is_by_user(path) and has_returned(path)
@@ -79,7 +79,7 @@ def _has_replied(path: Path) -> bool:
 
 
 def is_whole(node: Node) -> bool:
-    """Return whether a node is a model's reply, neither failed nor stopped, that calls no tool."""
+    """Return whether a node is a complete reply of the model that calls no tool."""
     is_cut = node.data.get("stop_reason") in {"error", INTERRUPTED}
     return node.kind == "assistant" and not node.tool_uses and not is_cut
 
@@ -91,7 +91,7 @@ def is_by_user(path: Path) -> bool:
 
 
 def has_returned(path: Path) -> bool:
-    """Return whether a tool called at the last node, or before the questions there, has a result."""
+    """Return whether one of the tools at the end of a path has returned a result."""
     found = filter(None, results_at_end(path))
     contents = (each.content if each.pending is None else each.pending for each in found)
     return not all(map(is_no_result, contents))

@@ -1,4 +1,4 @@
-"""Context folding: an agent does a subtask in a branch, and only its conclusion returns.
+"""Context folding: an agent does a subtask in a branch, and keeps only the branch's conclusion.
 
 A :class:`BranchService` stores branches, accounts for their tokens and time, and closes them. Agents of
 this library work in such branches (``anabranch.agents.Folding``); other hosts use :func:`folding_tools`.

@@ -1,4 +1,4 @@
-"""The admission of a new branch: its limits, its budget, and the owner whose records it sees.
+"""Admits a new branch: checks its limits, reserves its budget, and finds its owner's records.
 
 The result is computed from records alone: this module reads and writes nothing, so that a refused
 branch leaves no trace.
@@ -49,7 +49,7 @@ class Owner:
         return session_id if self.owns(session_id) else f"{self._scope}{END}{session_id}"
 
     def owns(self, stored: str) -> bool:
-        """Return whether the session with this stored name is the owner's."""
+        """Return whether the session with this stored name belongs to the owner."""
         if self.principal is None:
             return True
         if not self.principal:
@@ -57,7 +57,7 @@ class Owner:
         return stored.startswith(f"{self._scope}{END}")
 
     def reads(self, stored: str) -> bool:
-        """Return whether a session is the owner's, or the account of all the owner's sessions."""
+        """Return whether a session belongs to the owner, or is the account of its sessions."""
         return self.owns(stored) or stored == self._scope
 
     @property
@@ -71,7 +71,7 @@ HOST = Owner(None)
 
 
 def shown_name(stored: str) -> str:
-    """Return a session's name for its principal."""
+    """Return the name that the caller gave the session with this stored name."""
     return stored.partition(END)[2] if stored.startswith(MARK) else stored
 
 
@@ -86,7 +86,7 @@ def account_name(stored: str) -> str | None:
 
 
 class OwnedRows:
-    """The records of one owner in a transaction; see the port for the methods."""
+    """The records of one owner in a transaction; :class:`BranchRows` describes the methods."""
 
     def __init__(self, rows: BranchRows, owner: Owner) -> None:
         self._rows = rows
@@ -123,7 +123,7 @@ MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """An admitted branch, and the records around it after its admission.
+    """A new branch that the limits allow, and the changed records of its parent and session.
 
     Attributes:
         branch: the branch, created and not active.
@@ -141,7 +141,7 @@ class Admitted:
 def admit(
     new: NewBranch, parent: Branch | None, session: Session, settings: FoldingSettings, now: float
 ) -> Admitted:
-    """Return the records after the creation of a branch.
+    """Check the limits for a new branch; return the branch, with its parent and session changed.
 
     Raises:
         FoldingError: if a limit refuses the branch.
@@ -180,7 +180,7 @@ def admit(
 
 
 def _counted(session: Session, settings: FoldingSettings, now: float) -> Session:
-    """Return the session with one more open branch, if its rate and its number allow it."""
+    """Return the session with one more open branch; refuse a branch over its limits."""
     if session.open + 1 > settings.max_concurrent_per_session:
         raise TooManyBranchesError("session", settings.max_concurrent_per_session)
     # Each creation fills a part of a minute; a full minute admits no further branch.
@@ -196,7 +196,7 @@ def _counted(session: Session, settings: FoldingSettings, now: float) -> Session
 
 
 def _reserve(new: NewBranch, account: Account, settings: FoldingSettings) -> int:
-    """Reserve the budget of a branch in its parent's account, and return it."""
+    """Reserve the budget of a new branch in its parent's account; return the budget."""
     others = Reservation(new.parent_reserved)
     others.hold_in(account)
     left = account.left

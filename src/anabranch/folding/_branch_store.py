@@ -1,4 +1,4 @@
-"""``BranchStore``, the port of stores of branches, with its records and the table of states.
+"""``BranchStore``, the port of stores of branches, with its records and a branch's states.
 
 ``BranchRows`` are the records that a transaction sees. A store knows no rule: it finds and writes
 records, and makes each transaction atomic and isolated within its session.
@@ -91,7 +91,7 @@ class Branch:
         return account_of(self).left or 0
 
     def to(self, status: Status, **changes: Any) -> Branch:  # noqa: ANN401 - its fields
-        """Return the branch in the state ``status``, with these changes.
+        """Return the branch in the state ``status``, with the fields of ``changes``.
 
         Raises:
             FoldingError: if ``status`` may not follow the branch's state.
@@ -139,7 +139,7 @@ class NewBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """The shared record of the branches of one agent, or of one conversation.
+    """The record that all branches of one agent, or of one conversation, share.
 
     Attributes:
         id: begins with ``fs_`` unless a caller has named the session; hard to guess.
@@ -184,7 +184,7 @@ def account_of(holder: Branch | Session) -> Account:
 
 
 def with_account(holder: H, account: Account) -> H:
-    """Return the record with the present values of its account."""
+    """Return the branch or session with the used and reserved tokens of ``account``."""
     used, reserved = account.tokens, account.reserved
     if isinstance(holder, Session):
         return replace(holder, budget_used=used, budget_reserved=reserved)
@@ -196,7 +196,7 @@ T = TypeVar("T")
 
 
 class BranchRows(Protocol):
-    """The records that one transaction sees."""
+    """The records of a store that one transaction reads and writes."""
 
     def session(self, session_id: str) -> Session | None:
         """Return the session, or ``None``.
@@ -210,7 +210,7 @@ class BranchRows(Protocol):
         ...
 
     def open_children(self, branch_id: str) -> Sequence[Branch]:
-        """Return the open branches directly below, the oldest first."""
+        """Return the open children of a branch, the oldest first."""
         ...
 
     def open_branches(self, session_id: str) -> Sequence[Branch]:
@@ -226,7 +226,7 @@ class BranchRows(Protocol):
         ...
 
     def count_open(self, change: int, limit: int | None = None) -> bool:
-        """Add ``change`` to the number of open branches in the store, if the sum is within ``limit``.
+        """Add ``change`` to the store's number of open branches, unless it would exceed ``limit``.
 
         Returns whether the number changed.
         """
@@ -259,7 +259,7 @@ class BranchStore(Protocol):
         ...
 
     async def prune(self, before: float, limit: int) -> int:
-        """Delete branches closed before then, and sessions without branches that were last written before.
+        """Delete branches closed before ``before``, and empty sessions last written before then.
 
         One call deletes at most ``limit`` branches. Returns the number of deleted branches.
         """

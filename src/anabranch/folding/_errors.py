@@ -12,7 +12,7 @@ from anabranch.errors import AnabranchError
 
 
 class FoldingError(AnabranchError):
-    """An operation on a branch is refused; nothing has changed.
+    """An operation on a branch was refused, and has changed nothing.
 
     Attributes:
         code: ``FOLD`` and three digits; the message begins with it.
@@ -24,7 +24,7 @@ class FoldingError(AnabranchError):
 
 
 class UnknownBranchError(FoldingError):
-    """No branch has this id, or it was deleted."""
+    """No branch has this id, or the branch was deleted."""
 
     def __init__(self, branch_id: str) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class BranchNotActiveError(FoldingError):
 
 
 class BudgetExhaustedError(FoldingError):
-    """The parent or the session has fewer tokens left than the branch wants."""
+    """The parent or the session of a new branch has fewer tokens left than the branch needs."""
 
     def __init__(self, holder: str, wanted: int, remaining: int) -> None:
         super().__init__(
@@ -67,7 +67,7 @@ class TooManyBranchesError(FoldingError):
 
 
 def no_active_branch(session_id: str | None) -> FoldingError:
-    """Return the refusal of a return from the root."""
+    """Return the error for a ``branch_return`` outside of any branch."""
     where = "This session" if session_id else "Without session_id or branch_id, the caller"
     return FoldingError(
         "FOLD006",
@@ -77,7 +77,7 @@ def no_active_branch(session_id: str | None) -> FoldingError:
 
 
 def tokens_out_of_range(what: str, tokens: int, least: int, most: int | None) -> FoldingError:
-    """Return the refusal of a number of tokens."""
+    """Return the error for a number of tokens that is below ``least`` or above ``most``."""
     upper = "" if most is None else f" and at most {most}"
     return FoldingError(
         "FOLD010", f"{what} is {tokens}; it must be at least {least}{upper} tokens."
@@ -85,7 +85,7 @@ def tokens_out_of_range(what: str, tokens: int, least: int, most: int | None) ->
 
 
 def of_other_session(branch_id: str) -> FoldingError:
-    """Return the refusal of another session's branch."""
+    """Return the error for a branch that belongs to another session."""
     return FoldingError(
         "FOLD022",
         f"Branch {branch_id!r} does not belong to this session. Leave out session_id, or use the"

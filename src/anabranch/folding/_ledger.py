@@ -1,4 +1,4 @@
-"""The rules of branches, on the records that one transaction of a store sees.
+"""Creates, charges and closes branches, on the records that one transaction of a store reads.
 
 Every change of a branch passes through this module, so exactly one of a budget, a timeout and a
 return closes it: the first in the store's order. A branch whose time is over is closed before any
@@ -47,7 +47,7 @@ class BranchEvent:
 
 
 class Ledger:
-    """The branches that one transaction works on.
+    """Creates, charges and closes branches in one transaction.
 
     Args:
         rows: the transaction's records, limited to the caller's.
@@ -67,7 +67,7 @@ class Ledger:
     # -- finding a branch --------------------------------------------------------------------
 
     def find(self, branch_id: str | None, session_id: str | None) -> str:
-        """Return the id of the named branch; by default, the session's innermost active branch.
+        """Return the id of the named branch, by default of the session's innermost active branch.
 
         Raises:
             FoldingError: if there is no such branch, or it belongs to another session.
@@ -80,7 +80,7 @@ class Ledger:
         return inner.id
 
     def placed(self, new: NewBranch, parent_id: str | None, session_id: str | None) -> NewBranch:
-        """Return a new branch with its session and its parent, by default the session's innermost branch.
+        """Return ``new`` with its session and parent, by default the session's innermost branch.
 
         Raises:
             FoldingError: if there is no such parent, or it belongs to another session.
@@ -99,7 +99,7 @@ class Ledger:
     # -- operations on a branch --------------------------------------------------------------
 
     def create(self, new: NewBranch) -> tuple[Branch, int | None]:
-        """Admit a branch; return it, and its parent's remaining tokens, ``None`` for no limit.
+        """Admit a branch; return it with its parent's remaining tokens, ``None`` for no limit.
 
         Raises:
             FoldingError: if a limit refuses the branch, or its parent is not active.
@@ -125,7 +125,7 @@ class Ledger:
         return branch, admitted.parent_left
 
     def activate(self, branch_id: str, memories: Sequence[str], tokens: int) -> Branch:
-        """Activate a created branch with ``memories``, which have ``tokens`` together with its prompt.
+        """Activate a branch with ``memories``; ``tokens`` count the memories and its prompt.
 
         Raises:
             BranchNotActiveError: if the branch was closed meanwhile.
@@ -138,7 +138,7 @@ class Ledger:
     def charge(
         self, branch_id: str, tokens: int, partial: str | None = None, *, forces: bool = True
     ) -> Branch:
-        """Charge used tokens to a branch; if this ``forces``, a used-up budget closes the branch.
+        """Charge ``tokens`` to a branch; with ``forces``, close a branch whose budget is used up.
 
         Raises:
             BranchNotActiveError: if the branch has ended.
@@ -154,7 +154,7 @@ class Ledger:
     def complete(
         self, branch_id: str, message: str, tokens: int, *, extract_memory: bool = False
     ) -> Branch:
-        """Close a branch with the message that it returns; its open children are forced first.
+        """Close a branch with the message that it returns, after closing its open children.
 
         Raises:
             BranchNotActiveError: if the branch has ended.
@@ -171,7 +171,7 @@ class Ledger:
         *,
         extract_memory: bool = False,
     ) -> Branch:
-        """Close a branch with its last partial result; a closed branch stays unchanged."""
+        """Close a branch with its last partial result; leave a closed branch unchanged."""
         branch = self._locked(branch_id)
         if not branch.is_open:
             return branch
@@ -180,11 +180,11 @@ class Ledger:
         return self._force(_to_learn_from(branch, extract_memory), reason)
 
     def expire(self, branch_id: str, partial: str | None = None) -> Branch:
-        """Close a branch whose time is over; any other branch stays unchanged."""
+        """Close a branch whose time is over; leave any other branch unchanged."""
         return self._locked(branch_id, partial)
 
     def innermost(self, session_id: str) -> Branch | None:
-        """Return the deepest active branch of a session, the newest of several."""
+        """Return the deepest active branch of a session; of several, the newest."""
         self._rows.session(session_id)
         for branch in self._rows.open_branches(session_id):
             if branch.deadline <= self._now:  # the end of another branch may have closed it
@@ -201,7 +201,7 @@ class Ledger:
         return branch
 
     def _locked(self, branch_id: str, partial: str | None = None) -> Branch:
-        """Return the present record of the branch, its session locked, closed if its time is over."""
+        """Lock the session of a branch; return the present record, closed if its time is over."""
         found = self._rows.branch(branch_id)
         if found is None:
             raise UnknownBranchError(branch_id)
@@ -214,7 +214,7 @@ class Ledger:
         return self._in_time(branch)
 
     def _in_time(self, branch: Branch) -> Branch:
-        """Return the branch, closed if its time is over."""
+        """Return the branch; close it first if its time is over."""
         if not branch.is_open or branch.deadline > self._now:
             return branch
         seconds = branch.deadline - branch.created_at
@@ -237,7 +237,7 @@ class Ledger:
         return active
 
     def _charged(self, branch: Branch, tokens: int, reserved: int = 0) -> Branch:
-        """Charge a branch, and release ``reserved`` tokens that were reserved in it."""
+        """Charge ``tokens`` to a branch, and release the tokens ``reserved`` in the branch."""
         account = account_of(branch)
         warning = account.settle(account.reserved_before(reserved), tokens)
         charged = with_account(branch, account)
@@ -268,7 +268,7 @@ class Ledger:
         return closed
 
     def _refund(self, closed: Branch) -> None:
-        """Charge the parent of a closed branch with the used tokens, and release the rest."""
+        """Charge a closed branch's used tokens to its parent, and release its unused tokens."""
         rows = self._rows
         owner = self._owner_account(closed, -1)  # the same order everywhere: both lock
         if owner is not None:
@@ -289,7 +289,7 @@ class Ledger:
     def _owner_account(
         self, branch: Branch, change: int, limit: int | None = None
     ) -> Session | None:
-        """Return the account of the branch's owner, with its number of open branches changed.
+        """Return the record of the branch's owner, with ``change`` added to its open branches.
 
         ``None`` for callers that are not distinguished.
 
@@ -313,7 +313,7 @@ class Ledger:
 
 
 def checked_branch(found: Branch | None, branch_id: str, session_id: str | None) -> Branch:
-    """Return the branch that was found for an id, if it belongs to the named session.
+    """Return the branch ``found`` under ``branch_id``, if it belongs to the named session.
 
     Raises:
         UnknownBranchError: if there is no such branch.
@@ -334,7 +334,7 @@ _KINDS: dict[Status, EventKind] = {
 
 
 def _to_learn_from(branch: Branch, asked: bool) -> Branch:  # noqa: FBT001
-    """Return the branch, marked for distillation if that was asked for earlier or now."""
+    """Return the branch, marked for distillation if ``asked``, or if it was marked before."""
     return replace(branch, extract_memory=branch.extract_memory or asked)
 
 

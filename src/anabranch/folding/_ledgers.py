@@ -1,4 +1,4 @@
-"""Operations on the branches of one owner, each with a ledger in one transaction, and its events.
+"""Runs each operation on branches in one transaction, and reports the operation's events.
 
 Only this module reads or writes the store, so no operation reaches another owner's records. This
 module also closes branches whose time is over, of any owner: all views of a service share the time
@@ -82,14 +82,14 @@ BATCH = 100
 
 
 class Done(NamedTuple, Generic[T]):
-    """The result of an operation, and whether the memory learns from the branch that it has ended."""
+    """The result of an operation, and whether the memory will learn from the ended branch."""
 
     value: T
     is_learned: bool
 
 
 class Ledgers:
-    """The transactions of one service.
+    """Runs the operations of one service, each in a transaction of its store.
 
     Args:
         store: stores the branches.
@@ -118,7 +118,7 @@ class Ledgers:
         self._learning = set[asyncio.Task[bool]]()
 
     async def branch(self, owner: Owner, branch_id: str) -> Branch | None:
-        """Return a branch of an owner, or ``None``."""
+        """Return the branch ``branch_id`` of an owner, or ``None``."""
         found = await self._store.branch(branch_id)
         return found if found and owner.owns(found.session_id) else None
 
@@ -166,12 +166,12 @@ class Ledgers:
         return Done(value, is_learned)
 
     async def look_for_overdue(self) -> None:
-        """Close overdue branches, unless this was done recently."""
+        """Close the branches whose time is over, unless a search was made recently."""
         if self._clock.now() - self._looked_at >= INTERVAL:
             await self.expire()
 
     async def expire(self) -> list[Branch]:
-        """Close all overdue branches, and delete old branches; return the closed ones.
+        """Close the branches whose time is over, and delete old ones; return the closed branches.
 
         The memory may still be learning from them afterwards (:meth:`all_learned`).
         """
@@ -190,7 +190,7 @@ class Ledgers:
         return closed
 
     async def all_learned(self) -> None:
-        """Return when the memory has learned from all ended branches."""
+        """Wait until the memory has learned from all branches that have ended."""
         while learning := set(self._learning):
             await asyncio.wait(learning)
 
@@ -209,7 +209,7 @@ def _last_end(events: Sequence[BranchEvent]) -> BranchEvent | None:
 
 
 def _expired(ledger: Ledger, branch_id: str) -> Branch | None:
-    """Close an overdue branch; return ``None`` if another worker was faster."""
+    """Close a branch whose time is over; return ``None`` if another worker has closed it."""
     try:
         branch = ledger.expire(branch_id)
     except UnknownBranchError:

@@ -1,4 +1,4 @@
-"""Memories for branches: the port, its safe use, and the memories of :mod:`anabranch.memory`.
+"""The memory of branches: its port, its use within a time limit, and a memory of notes.
 
 A failing or slow memory never fails a branch. Each caller has separate memories.
 """
@@ -22,7 +22,7 @@ Scrubber: TypeAlias = Callable[[str], Awaitable[str]]
 
 
 class InjectedItem(Shape):
-    """A memory that a branch begins with: data to consider, not an instruction.
+    """A note from earlier work that a new branch gets: data to consider, not an instruction.
 
     ``scope`` is the audience of the memory, such as ``user`` or ``org``, and ``recorded`` the day of
     recording, such as ``2026-11-29``; both are empty if unknown. ``tokens`` are the tokens that the
@@ -39,7 +39,7 @@ class InjectedItem(Shape):
 
 
 class BranchMemory(Protocol):
-    """A memory that gives branches earlier lessons, and learns from them.
+    """A memory that gives new branches earlier lessons, and learns from ended branches.
 
     A memory with a method ``of`` (:class:`MemoryOfCallers`) has a separate memory for each caller.
     Any other serves all callers together.
@@ -48,14 +48,14 @@ class BranchMemory(Protocol):
     async def recall(
         self, text: str, *, allowance: int, limit: int, min_confidence: float
     ) -> Sequence[InjectedItem]:
-        """Return the most helpful memories for ``text``, the best first.
+        """Return the memories that are most helpful for ``text``, the best first.
 
         Together they have at most ``allowance`` tokens; a memory that is too large is skipped.
         """
         ...
 
     async def queue(self, branch: Branch, transcript: str) -> bool:
-        """Queue a closed branch to be distilled; return whether it was queued.
+        """Queue a closed branch for distillation; return whether the branch was queued.
 
         ``transcript`` is the branch's transcript, possibly with secrets.
         """
@@ -64,10 +64,10 @@ class BranchMemory(Protocol):
 
 @runtime_checkable
 class MemoryOfCallers(Protocol):
-    """A source of memories, which gives each caller a memory of its own."""
+    """A source of memories, which gives each caller a separate memory."""
 
     def of(self, principal: str | None) -> BranchMemory:
-        """Return the memory of a principal, or of everyone where callers are not distinguished."""
+        """Return the memory of one caller; without a ``principal``, callers share one memory."""
         ...
 
 
@@ -83,7 +83,7 @@ HANGING = 20
 
 
 class Injection:
-    """The use of a memory by branches.
+    """Recalls memories for new branches, and lets the memory learn from ended branches.
 
     Args:
         settings: limit the memories of a branch, and the wait for them.
@@ -99,18 +99,18 @@ class Injection:
         self._hanging: set[asyncio.Task[Any]] = set()
 
     def of(self, principal: str | None) -> Injection:
-        """Return the memory for the branches of one caller, if callers have separate memories."""
+        """Return a copy of this object that uses the memory of one caller."""
         view = copy(self)
         view._principal = principal or None  # noqa: SLF001 - of this class
         return view
 
     @property
     def is_possible(self) -> bool:
-        """Whether there is a memory."""
+        """Whether branches have a memory."""
         return self._memory is not None
 
     async def recall(self, branch: Branch, tokens: int) -> Sequence[InjectedItem]:
-        """Return the memories for a branch whose texts have ``tokens``."""
+        """Return the memories for a new branch whose description and prompt have ``tokens``."""
         settings = self._settings
         share = int(branch.budget_total * settings.injection_budget_ratio)
         allowance = min(share, branch.budget_total - tokens - 1)
@@ -130,7 +130,7 @@ class Injection:
         return _within(items, allowance, settings.memory_max_items)
 
     async def queue(self, branch: Branch, transcript: str) -> bool:
-        """Let the memory learn from a branch; return whether it will."""
+        """Let the memory learn from an ended branch; return whether the memory will learn."""
         if self._memory is None:
             return False
         try:
@@ -146,7 +146,7 @@ class Injection:
         return memory.of(self._principal) if isinstance(memory, MemoryOfCallers) else memory
 
     async def _in_time(self, asking: Coroutine[Any, Any, T], seconds: float) -> T:
-        """Return the answer of the memory.
+        """Return the result of ``asking``, a request to the memory, within ``seconds``.
 
         Raises:
             TimeoutError: if the memory does not answer in time.
@@ -171,7 +171,7 @@ class Injection:
 
 
 def _within(items: Sequence[InjectedItem], allowance: int, limit: int) -> Sequence[InjectedItem]:
-    """Return the items that fit, in order; a memory may return too many."""
+    """Return the first items that fit the limits, because a memory may return too many."""
     fitting: list[InjectedItem] = []
     for item in items:
         if item.tokens <= allowance and len(fitting) < limit:
@@ -181,7 +181,7 @@ def _within(items: Sequence[InjectedItem], allowance: int, limit: int) -> Sequen
 
 
 class BankMemory:
-    """Memories of banks, which branches begin with and add to.
+    """The notes of :mod:`anabranch.memory` as the memory of branches.
 
     Args:
         banks: the memories of all callers.
@@ -194,7 +194,7 @@ class BankMemory:
         self._principal = principal
 
     def of(self, principal: str | None) -> BankMemory:
-        """Return the memory for the branches of one caller."""
+        """Return the memory for one caller's branches."""
         return BankMemory(self._banks, principal)
 
     async def recall(
@@ -224,7 +224,7 @@ class BankMemory:
         ]
 
     async def queue(self, branch: Branch, transcript: str) -> bool:
-        """Queue a closed branch to be distilled; return whether it was queued."""
+        """Queue a closed branch for distillation; return whether the branch was queued."""
         statuses: dict[str, Literal["completed", "failed", "timeout"]] = {
             "failed": "failed",
             "timeout": "timeout",

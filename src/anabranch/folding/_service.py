@@ -1,4 +1,4 @@
-"""``BranchService``: branches as the tools of every host use them, over one store.
+"""``BranchService``: creates, charges and closes branches for the tools of every host.
 
 The service checks its arguments, passes them to the ledger in one transaction, and then reports
 events. Any number of processes may have a service over one store. A service starts no task. An
@@ -54,14 +54,14 @@ class CreatedBranch:
 
 @dataclass(frozen=True, slots=True)
 class ReturnedBranch:
-    """The result of ending a branch: its record, and whether it was queued for distillation."""
+    """The record of a branch that has ended, and whether the branch was queued for distillation."""
 
     branch: Branch
     memory_queued: bool
 
 
 class BranchService:
-    """Creates branches, accounts for them and closes them.
+    """Creates branches, charges tokens to branches, and closes branches.
 
     Args:
         store: stores the branches; ``open_branch_store("memory:")`` forgets them with the process.
@@ -97,7 +97,7 @@ class BranchService:
         self.principal: str | None = None
 
     def of(self, principal: str) -> BranchService:
-        """Return this service for one caller, who finds only its own sessions and branches.
+        """Return this service for one caller, who finds only the caller's sessions and branches.
 
         The caller's branches begin with the caller's memories. ``principal`` is empty for callers
         that are not distinguished.
@@ -121,7 +121,7 @@ class BranchService:
         parent_reserved: int = 0,
         extract_memory: bool = False,
     ) -> CreatedBranch:
-        """Create a branch, with the memories that help with its subtask.
+        """Create a branch for a subtask, with memories that help with the subtask.
 
         Args:
             description: a description of the subtask.
@@ -195,7 +195,7 @@ class BranchService:
         transcript: str = "",
         tokens: int | None = None,
     ) -> ReturnedBranch:
-        """Close a branch with the message that it returns; its open children are forced first.
+        """Close a branch with the message that it returns, after closing its open children.
 
         Args:
             message: the message to return, stored without its secrets.
@@ -230,7 +230,7 @@ class BranchService:
         partial: str | None = None,
         forces: bool = True,
     ) -> Branch:
-        """Charge tokens to a branch; return its record, which is closed if its budget is used up.
+        """Charge tokens to a branch, which closes if its budget is used up; return its record.
 
         Args:
             tokens: the tokens that the branch has used since the last charge.
@@ -259,7 +259,7 @@ class BranchService:
         extract_memory: bool = False,
         transcript: str = "",
     ) -> Branch:
-        """Close a branch with its last partial result; a closed branch stays unchanged.
+        """Close a branch with its last partial result; leave a closed branch unchanged.
 
         Args:
             branch_id: the branch.
@@ -281,7 +281,7 @@ class BranchService:
     async def status(
         self, *, branch_id: str | None = None, session_id: str | None = None
     ) -> Branch | None:
-        """Return a branch, or the innermost active branch of a session; ``None`` if it has none.
+        """Return a branch, or a session's innermost active branch, ``None`` without one.
 
         Raises:
             FoldingError: if there is no such branch, or it belongs to another session.
@@ -303,7 +303,7 @@ class BranchService:
         return [each for each in found if each.completed_at is None or each.completed_at > since]
 
     def seconds_left(self, branch: Branch) -> float:
-        """Return the remaining time of a branch, by the service's clock."""
+        """Return the seconds until the deadline of a branch."""
         return max(0.0, branch.deadline - self._clock.now())
 
     async def time_out(
@@ -323,7 +323,7 @@ class BranchService:
         return await self._do(lambda ledger: ledger.expire(branch_id, draft), transcript)
 
     async def expire(self) -> int:
-        """Close all overdue branches, and delete old branches; return the number of closed branches.
+        """Close all overdue branches, and delete old branches; return how many were closed.
 
         A caller's view counts only its own branches. The memory has learned from them before this
         returns.
@@ -333,7 +333,7 @@ class BranchService:
         return sum(self._owner.owns(branch.session_id) for branch in closed)
 
     async def run(self) -> NoReturn:
-        """Close each branch soon after its time is over, until cancelled."""
+        """Until cancelled, close each branch soon after its time is over."""
         await run_every(self._clock, EXPIRE_EVERY, "branches out of time", self.expire)
 
     @property
@@ -344,14 +344,14 @@ class BranchService:
         return (await self._ledgers.do(self._owner, operation, transcript)).value
 
     async def _learn(self, branch: Branch, transcript: str) -> bool:
-        """Let the memory of a branch's owner learn from it, even if another caller has ended it."""
+        """Let the memory of the branch's owner learn from the branch, whoever ended it."""
         view = self if branch.owner is None else self.of(branch.owner)
         return await view._injection.queue(branch, transcript)  # noqa: SLF001 - of this class
 
     # -- checks ------------------------------------------------------------------------------
 
     def _checked_numbers(self, budget: int | None, timeout: float | None) -> float:
-        """Return the timeout of a branch.
+        """Check the budget and timeout of a new branch; return the timeout.
 
         Raises:
             FoldingError: if the budget or the timeout is out of range.
@@ -369,11 +369,11 @@ class BranchService:
         return timeout
 
     def _session(self, session_id: str | None) -> str | None:
-        """Return the stored name of a session that a caller names."""
+        """Return the name under which the store has the session that a caller names."""
         checked = checked_id("session_id", session_id)
         return None if checked is None else self._owner.stored_name(checked)
 
     def _finding(self, branch_id: str | None, session_id: str | None) -> Callable[[Ledger], str]:
-        """Return a function that finds the id of a branch that a caller names."""
+        """Return a function that returns the id of the branch that a caller names."""
         this, stored = checked_id("branch_id", branch_id), self._session(session_id)
         return lambda ledger: ledger.find(this, stored)

@@ -31,7 +31,7 @@ Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class FoldingSettings(BaseModel):
-    """Defaults and limits of branches.
+    """The defaults and limits of branches.
 
     Attributes:
         default_budget: default tokens of a branch.
@@ -95,7 +95,7 @@ class FoldingSettings(BaseModel):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Return the settings in the section ``context_folding`` of a YAML (or JSON) text.
+        """Return the settings in the section ``context_folding`` of a YAML or JSON text.
 
         Raises:
             ValueError: if the text is not YAML or JSON, or a setting is unknown or out of range;
@@ -135,7 +135,7 @@ class FoldingSettings(BaseModel):
 
 
 def _section(text: str) -> dict[str, Any]:
-    """Return the settings in a text, before validation."""
+    """Return the settings in the section ``context_folding`` of a text, unvalidated."""
     document = _parsed(text)
     if document is None:
         return {}
@@ -146,7 +146,7 @@ def _section(text: str) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> dict[Any, Any] | None:
-    """Return the object in a YAML text; empty if it has another type, ``None`` without content.
+    """Return the mapping in a YAML text; ``None`` for an empty text, ``{}`` for another type.
 
     Raises:
         ValueError: if the text is not YAML or, without a YAML parser, not JSON.

@@ -43,7 +43,7 @@ class BranchTexts:
         self._scrub = scrub
 
     async def checked(self, field: str, text: str, limit: int) -> str:
-        """Return a text without control characters and secrets.
+        """Return a text without control characters and secrets, after checking its length.
 
         Raises:
             FoldingError: if the text is blank or too long, or the search for secrets failed.
@@ -82,7 +82,7 @@ class BranchTexts:
 
 
 def checked_id(field: str, given: str | None) -> str | None:
-    """Return an id that a caller gives, or ``None``.
+    """Return the id that a caller gives, or ``None``, after checking its form.
 
     Raises:
         FoldingError: if the id is blank or too long.
@@ -96,7 +96,7 @@ def checked_id(field: str, given: str | None) -> str | None:
 
 
 def _unfit(field: str, text: str, limit: int) -> FoldingError:
-    """Return the refusal of a text that is blank or too long."""
+    """Return the error for a text that is blank or too long, ``None`` for any other text."""
     length = len(text) if text.strip() else 0
     problem = f"has {length} characters" if length > limit else "is empty"
     must = f"it must have 1 to {limit} characters that are not blank"

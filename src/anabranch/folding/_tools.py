@@ -1,4 +1,4 @@
-"""The tools with which an agent of any host uses branches, for example over MCP.
+"""The tools by which any agent, for example over MCP, does subtasks in branches.
 
 The tools depend on no connection: ids carry all state, and the first branch begins a session. A
 session and its branches belong to the principal that has created them, if callers are
@@ -31,7 +31,7 @@ OneBranch = Annotated[
 
 
 class BranchCreated(BaseModel):
-    """A new branch, with its budget and its time."""
+    """The result of ``branch_create``: a new branch, with its budget and its time."""
 
     branch_id: str
     session_id: str
@@ -42,7 +42,7 @@ class BranchCreated(BaseModel):
 
 
 class BranchReturned(BaseModel):
-    """The end of a branch."""
+    """The result of ``branch_return``: the end of a branch."""
 
     success: bool
     tokens_used: int
@@ -52,7 +52,7 @@ class BranchReturned(BaseModel):
 
 
 class BranchRecord(BaseModel):
-    """The present record of a branch; ``status`` is ``none`` if a session has no active branch."""
+    """The present record of a branch; ``status`` is ``none`` without an active branch."""
 
     id: str | None = None
     branch_id: str | None = None
@@ -97,7 +97,7 @@ _SAME = (
 
 
 def warning_of(branch: Branch) -> str | None:
-    """Return the warning to a model whose branch has used most of its budget, or ``None``."""
+    """Return the warning for the model if most of the branch's budget is used, or ``None``."""
     if not (branch.is_open and branch.warned):
         return None
     used = f"{branch.budget_used} of {branch.budget_total} tokens are used"
@@ -105,7 +105,7 @@ def warning_of(branch: Branch) -> str | None:
 
 
 def folding_tools(branches: BranchService) -> list[Tool[Any]]:
-    """Return ``branch_create``, ``branch_return``, ``branch_status`` and ``branch_report``."""
+    """Return the tools by which an agent creates, ends, shows and reports branches."""
 
     @tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))
     async def branch_create(  # noqa: PLR0913 - its parameters are the tool's
@@ -227,7 +227,7 @@ def folding_tools(branches: BranchService) -> list[Tool[Any]]:
 
 
 def _show(shown: Tool[Any], name: str, default: float, most: float) -> None:
-    """Add the default and maximum of a number to a tool's schema; the service checks the number."""
+    """Add a number's default and maximum to a tool's schema; the service enforces the maximum."""
     schema = shown.input_schema["properties"][name]
     schema["default"] = default
     schema["description"] += f" At most {most:g}; by default {default:g}."

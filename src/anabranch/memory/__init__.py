@@ -1,4 +1,4 @@
-"""The memory: lessons from earlier work, which a new branch finds again.
+"""The memory: lessons from earlier work, which new branches read.
 
 A :class:`ReasoningBank` over a store of ``anabranch.stores`` records, finds and rates memories, and
 queues finished branches to be learned from. The bank knows neither agents nor the budgets of

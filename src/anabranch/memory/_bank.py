@@ -1,4 +1,4 @@
-"""``ReasoningBank``: the memories of a user, a project, its team and its organisation, for one caller.
+"""``ReasoningBank``: the notes that one caller may read: the user's, and those of shared levels.
 
 The bank decides who sees and writes which memories, removes secrets before storing, and ranks the
 results of a search. Recording may fail. :meth:`ReasoningBank.recall` and
@@ -67,7 +67,7 @@ SECONDS = 2.0
 
 
 class ReasoningBank:
-    """The memories of one caller, or of all callers whom the application does not distinguish.
+    """The memories of one caller, or of all callers if the application does not tell them apart.
 
     Args:
         store: stores the memories.
@@ -101,7 +101,7 @@ class ReasoningBank:
         self._writes = None if writes is None else frozenset(writes)
 
     def of(self, principal: str | None) -> ReasoningBank:
-        """Return the memories of one of the callers who share this bank.
+        """Return the bank of one caller, with the caller's own and the shared memories.
 
         The bank stores the caller's records at the level ``user``. All callers see the levels
         that have a name here. Without a ``principal``, callers are not distinguished, and share
@@ -115,14 +115,14 @@ class ReasoningBank:
 
     @property
     def writable(self) -> tuple[Scope, ...]:
-        """The scopes in which the caller may record and forget, the nearest first."""
+        """The scopes to which the caller may write, the narrowest first."""
         seen = self.scopes.visible
         return (
             seen[:1] if self._writes is None else tuple(s for s in seen if s.level in self._writes)
         )
 
     async def record(self, draft: Draft, *, level: Level | None = None, task: str = "") -> Memory:
-        """Store a memory and return it, or return the stored memory with the same content.
+        """Store a memory and return it, or return a stored memory with the same content.
 
         Args:
             draft: the lesson to remember.
@@ -143,7 +143,7 @@ class ReasoningBank:
         return stored
 
     async def similar_to(self, memory: Memory) -> list[Memory]:
-        """Return the caller's other memories that are nearly the same, the newest first.
+        """Return the caller's other memories that say nearly the same, the newest first.
 
         Such a memory has the same content in other words, or an outdated fact.
         """
@@ -164,7 +164,7 @@ class ReasoningBank:
         provenance: Provenance | None = None,
         scope: Scope | None = None,
     ) -> Memory:
-        """Return the memory that would be stored for ``draft``: without secrets, with an id.
+        """Return the memory that :meth:`add` would store for ``draft``, without secrets.
 
         ``scope`` is another caller's scope, for a worker that learns on behalf of all.
 
@@ -226,7 +226,7 @@ class ReasoningBank:
         limit: int = MOST,
         timeout: float = SECONDS,
     ) -> Recall:
-        """Return the memories for a branch that is about ``text``, in ``allowance`` tokens.
+        """Return the memories for a branch about ``text``, which together fit ``allowance`` tokens.
 
         The method never fails. If the memory fails, or does not answer within ``timeout`` seconds,
         the result is empty.
@@ -256,7 +256,7 @@ class ReasoningBank:
         return rated
 
     async def find(self, memory_id: str) -> Memory:
-        """Return a memory.
+        """Return the memory with this id.
 
         Raises:
             UnknownMemoryError: if the caller sees no such memory.
@@ -283,7 +283,7 @@ class ReasoningBank:
         await self.store.forget(memory_id)
 
     async def queue(self, branch: FinishedBranch) -> bool:
-        """Queue a finished branch to be learned from, without its secrets; return whether it is queued.
+        """Queue a finished branch for learning, without its secrets; return whether it is queued.
 
         The lessons are stored at the nearest level that the caller may write. The method never
         fails: a branch that cannot be queued teaches nothing.
@@ -301,7 +301,7 @@ class ReasoningBank:
             return False
 
     async def _bounded(self, text: str) -> str:
-        """Return a text without its secrets; a long text loses its beginning.
+        """Return a text without its secrets; cut off the beginning of a long text.
 
         A search finds no secret that a cut runs through, so it covers more text than is stored.
         """
@@ -311,7 +311,7 @@ class ReasoningBank:
         return f"{LEFT_OUT}\n{searched[_MARGIN:]}"
 
     async def embed_missing(self) -> None:
-        """Compute the vectors of memories without one; a failure is logged, and retried later."""
+        """Compute the vectors of memories that have none; log a failure, and retry later."""
         embedder = self._embedder
         if embedder is None:
             return
@@ -334,7 +334,7 @@ The function returns the bank of a principal, or of everyone where callers are n
 
 
 def bank_of(banks: Banks, principal: str | None) -> ReasoningBank:
-    """Return the memories of one caller; ``principal`` is empty where callers are not distinguished."""
+    """Return the memories of one caller; an empty ``principal`` stands for all callers."""
     if isinstance(banks, ReasoningBank):
         return banks.of(principal)
     return banks(principal or None)

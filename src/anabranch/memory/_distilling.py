@@ -1,4 +1,4 @@
-"""The worker that learns from finished branches: it judges, distils, and compares with known memories.
+"""The worker that learns from finished branches: judges them, and extracts and compares lessons.
 
 The worker leases a branch from the queue, and adds its lessons in the transaction that ends the
 lease. So a killed worker loses nothing, and no lesson is added twice. Another worker starts again
@@ -68,11 +68,11 @@ class Distiller:
         self._owner = secrets.token_hex(8)
 
     async def run(self) -> NoReturn:
-        """Learn from queued branches without end, with a look into the queue every :data:`POLL` seconds."""
+        """Learn from queued branches without end; read the queue every :data:`POLL` seconds."""
         await run_every(self._bank.clock, POLL, "branches to learn from", self.learn_all)
 
     async def learn_all(self) -> int:
-        """Learn from each queued branch; return the number of branches.
+        """Learn from each queued branch; return the number of branches that it learned from.
 
         A branch that fails counts, and is tried again later.
 
@@ -85,7 +85,7 @@ class Distiller:
         return done
 
     async def learn_next(self) -> bool:
-        """Learn from the branch that has waited longest; return whether there was one.
+        """Learn from the branch that has waited longest; return false if no branch waits.
 
         A branch that fails is tried again later, :data:`ATTEMPTS` times.
 
@@ -154,7 +154,7 @@ class Distiller:
         )
 
     async def _known_to(self, queued: QueuedBranch) -> list[Memory]:
-        """Return the caller's memories on the branch's subject; the branch's own memories come first."""
+        """Return the caller's memories on the branch's subject; the branch's own memories first."""
         branch, visible = queued.branch, queued.scopes.visible
         given = [await self._store.find(memory_id) for memory_id in branch.injected]
         words = words_of(f"{branch.description} {branch.prompt} {branch.message}")
@@ -165,7 +165,7 @@ class Distiller:
     async def _compared(
         self, lesson: Lesson, queued: QueuedBranch, known: Sequence[Memory]
     ) -> tuple[Relation, Memory | None]:
-        """Return the relation of a lesson to known memories, from the model or else from the words."""
+        """Return how a lesson relates to known memories, as the model or the words tell."""
         about = lesson.known
         if lesson.relation is not None and about is not None:
             # A branch may not replace a memory that its caller shares with others.
@@ -231,7 +231,7 @@ class _Judgement(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson that a model has found.
+    """A lesson that a model has extracted from a finished branch.
 
     Attributes:
         draft: the lesson.
@@ -255,12 +255,12 @@ _LISTED: TypeAdapter[list[JsonValue]] = TypeAdapter(
 
 
 def judgement(branch: FinishedBranch) -> SampleRequest:
-    """Return the request to judge the outcome of a branch."""
+    """Return the request to a model to judge the outcome of a branch."""
     return _request(_JUDGE, branch)
 
 
 def extraction(branch: FinishedBranch, outcome: Outcome, known: Sequence[Memory]) -> SampleRequest:
-    """Return the request for the lessons of a branch, with the known memories."""
+    """Return the request to a model for the lessons of a branch, with the known memories."""
     shown = [
         {"number": number, **memory.model_dump(include={"title", "description", "content"})}
         for number, memory in enumerate(known, 1)
@@ -275,7 +275,7 @@ def _request(system_prompt: str, branch: FinishedBranch, **more: object) -> Samp
 
 
 def read_verdict(reply: SampleReply) -> Verdict:
-    """Return the outcome that a reply names.
+    """Return the outcome of a branch that the model's reply names.
 
     Raises:
         ValueError: if the reply names no outcome.
@@ -284,7 +284,7 @@ def read_verdict(reply: SampleReply) -> Verdict:
 
 
 def read_lessons(reply: SampleReply, known: Sequence[Memory]) -> list[Lesson]:
-    """Return the lessons in a reply, without those of an invalid form.
+    """Return the lessons in the model's reply, without lessons of an invalid form.
 
     Raises:
         ValueError: if the reply has no list.
@@ -299,7 +299,7 @@ def read_lessons(reply: SampleReply, known: Sequence[Memory]) -> list[Lesson]:
 
 
 def _related(item: JsonValue, known: Sequence[Memory]) -> tuple[Relation | None, Memory | None]:
-    """Return the relation and the memory that an item names; ``None`` in place of an invalid one."""
+    """Return how a lesson relates to a known memory, and that memory; ``None`` if it is invalid."""
     try:
         compared = _Compared.model_validate(item)
     except ValidationError:

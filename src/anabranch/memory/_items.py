@@ -1,4 +1,4 @@
-"""Memories, and their owners: lessons from earlier work, and the scopes that one caller sees.
+"""Memories, which are lessons from earlier work, and the scopes that own the memories.
 
 A draft's texts are validated on entry: not blank, and not too long. Texts are stored as written,
 and made printable when they are printed. Only NUL characters and lone surrogates are replaced,
@@ -86,14 +86,14 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 class Scope(Shape):
-    """One user, project, team or organisation, by name."""
+    """One user, project, team or organisation, which owns memories."""
 
     level: Level = "project"
     name: Name = ""
 
 
 class Scopes(Shape):
-    """The scopes of a caller: the user, the project, the team and the organisation.
+    """The scopes whose memories a caller may read: user, project, team and organisation.
 
     ``user`` is the caller alone. The application names the project, team and organisation, which
     callers share.
@@ -109,18 +109,18 @@ class Scopes(Shape):
         return Scope(level=level, name=getattr(self, level))
 
     def of(self, principal: str) -> Scopes:
-        """Return the scopes of a caller who shares these."""
+        """Return these scopes with ``principal`` as the user."""
         return self.model_copy(update={"user": _name_of(principal)})
 
     @property
     def visible(self) -> tuple[Scope, ...]:
-        """The scopes whose memories the caller sees, the nearest first."""
+        """The scopes whose memories the caller sees, the narrowest first."""
         scopes = map(self.at, LEVELS)
         return tuple(each for each in scopes if each.name or self._is_common(each))
 
     @property
     def voter(self) -> str:
-        """The voter on memories: the caller, or all callers who are not distinguished."""
+        """The name under which votes on memories count: of the caller's narrowest scope."""
         nearest = self.visible[0]
         return f"{nearest.level}:{nearest.name}"
 
@@ -129,7 +129,7 @@ class Scopes(Shape):
 
 
 def _name_of(principal: str) -> str:
-    """Return a name for a principal of any text; no two principals have the same name."""
+    """Return a valid name for the user ``principal``, different for different users."""
     if principal and not principal.startswith(_DIGEST):
         try:
             return _NAME.validate_python(principal)
@@ -180,12 +180,12 @@ class Draft(Shape):
 
     @property
     def lesson(self) -> str:
-        """The text that is compared with other lessons."""
+        """The text by which this lesson is compared with other lessons."""
         return f"{self.title}\n{self.content}"
 
     @property
     def digest(self) -> str:
-        """A digest of the content, which ignores case and white space."""
+        """A digest of the lesson's text, which ignores case and white space."""
         return hashlib.sha256(" ".join(self.content.casefold().split()).encode()).hexdigest()
 
 
@@ -215,19 +215,19 @@ class Memory(Draft):
 
     @property
     def confidence(self) -> float:
-        """The reliability of the memory, between 0 and 1, independent of the order of votes."""
+        """The reliability of the memory by its votes, between 0 and 1."""
         rated = self.helpful + self.unhelpful
         return (self.prior * _PRIOR_WEIGHT + self.helpful) / (_PRIOR_WEIGHT + rated)
 
     @property
     def recorded(self) -> str:
-        """The day of recording, in UTC, such as ``2026-11-29``; empty before 1970."""
+        """The day when the memory was recorded, in UTC; empty before 1970."""
         if not 0 <= self.created_at < _YEAR_9999:
             return ""
         return datetime.fromtimestamp(self.created_at, UTC).date().isoformat()
 
     def rated(self, *, helpful: bool, instead: bool | None = None) -> Memory:
-        """Return the memory with one more vote, which replaces the voter's earlier vote ``instead``."""
+        """Return the memory with one more vote, in place of the same voter's vote ``instead``."""
         if helpful == instead:
             return self
         counts = {"helpful": self.helpful, "unhelpful": self.unhelpful}

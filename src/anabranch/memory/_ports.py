@@ -1,4 +1,4 @@
-"""The ports of the memory: its stores, with the queue of branches to learn from, and its embedders.
+"""The ports of the memory: its stores, their queue of finished branches, and its embedders.
 
 A memory never changes except for its votes. Scopes and confidence are filters: an excluded memory
 is not ranked, so it cannot displace a memory that the caller may see.
@@ -38,7 +38,7 @@ class FinishedBranch(Shape):
     injected: tuple[str, ...] = ()
 
     def texts(self) -> dict[str, str]:
-        """Return the texts that can hold secrets, by field name."""
+        """Return the texts of the branch that may contain secrets, by field name."""
         return {name: getattr(self, name) for name in _TEXTS}
 
 
@@ -46,7 +46,7 @@ _TEXTS = ("description", "prompt", "message", "transcript")
 
 
 class QueuedBranch(Shape):
-    """A finished branch that waits to be learned from.
+    """A finished branch in the queue, from which a worker will learn.
 
     ``scopes`` are the scopes of the branch's caller. ``level`` is the level of the new memories, by
     default the narrowest.
@@ -60,13 +60,13 @@ class QueuedBranch(Shape):
 
     @property
     def home(self) -> Scope:
-        """The scope of the memories that are learned from the branch."""
+        """The scope that will own the memories learned from the branch."""
         return self.scopes.visible[0] if self.level is None else self.scopes.at(self.level)
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The conditions that a found memory meets.
+    """The conditions that the memories found by a search must meet.
 
     Attributes:
         scopes: the allowed scopes; ``None`` for all.
@@ -81,7 +81,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """The changes that learning from a branch makes; all but the new memories are given by id.
+    """The changes to the memories after learning from a branch.
 
     Attributes:
         added: the new memories.
@@ -118,11 +118,11 @@ class MemoryStore(Protocol):
         ...
 
     async def newest(self, which: Filter) -> list[Memory]:
-        """Return the latest memories, the newest first."""
+        """Return the latest memories that meet ``which``, the newest first."""
         ...
 
     async def search(self, words: Sequence[str], which: Filter) -> list[Memory]:
-        """Return the memories that have any of the ``words``, the most relevant first.
+        """Return memories that have at least one of ``words``, the most relevant first.
 
         Words are those of :func:`~anabranch.memory.words_of`, and are compared with the terms that
         :func:`~anabranch.memory.indexed` returns for a memory's texts. English endings do not
@@ -131,32 +131,32 @@ class MemoryStore(Protocol):
         ...
 
     async def rate(self, memory_id: str, *, helpful: bool, voter: str) -> Memory | None:
-        """Count a vote, and return the memory with its new confidence.
+        """Count a vote on a memory; return the memory with its new confidence, or ``None``.
 
         Each voter has one vote on a memory; a second vote replaces the first.
         """
         ...
 
     async def forget(self, memory_id: str) -> bool:
-        """Delete the memory with its vectors and votes; return whether it existed."""
+        """Delete the memory with its vectors and votes; return whether the memory existed."""
         ...
 
     async def without_vector(self, embedder: str, limit: int) -> list[Memory]:
-        """Return memories that have no vector of the embedder, the oldest first."""
+        """Return memories for which the embedder has no vector yet, the oldest first."""
         ...
 
     async def add_vectors(self, embedder: str, vectors: Mapping[str, Sequence[float]]) -> None:
-        """Store vectors by memory id; vectors of unknown memories are dropped."""
+        """Store vectors by memory id; drop the vectors of unknown memories."""
         ...
 
     async def nearest(
         self, embedder: str, vector: Sequence[float], which: Filter, min_similarity: float
     ) -> list[Memory]:
-        """Return the memories whose vectors have the largest cosine with ``vector``, the nearest first."""
+        """Return the memories whose vectors have the largest cosine with ``vector``, in order."""
         ...
 
     async def queue(self, branch: QueuedBranch) -> bool:
-        """Queue a finished branch; return whether it is new. A branch is queued once.
+        """Queue a finished branch, at most once; return whether the branch is new.
 
         Branches that were queued 30 days earlier are deleted, learned from or not. So a queue
         without a worker does not grow without bound.
@@ -164,7 +164,7 @@ class MemoryStore(Protocol):
         ...
 
     async def lease(self, owner: str, now: float, until: float) -> QueuedBranch | None:
-        """Return the branch that has waited longest, with one more attempt counted, for ``owner`` alone.
+        """Reserve the branch that has waited longest for ``owner``, and count the attempt.
 
         No other worker gets the branch before ``until``. The store skips branches that are leased,
         or whose next attempt is later than ``now``.
@@ -172,7 +172,7 @@ class MemoryStore(Protocol):
         ...
 
     async def finish(self, branch_id: str, owner: str, learned: Learned) -> bool:
-        """End the work on a branch: delete, count votes, and add as ``learned`` says.
+        """End the work on a branch, and make the changes of ``learned``.
 
         All or nothing; nothing if another worker has the lease. Returns whether the owner had the
         lease.
@@ -180,14 +180,14 @@ class MemoryStore(Protocol):
         ...
 
     async def retry(self, branch_id: str, owner: str, at: float | None, problem: str) -> bool:
-        """Allow the next attempt at a branch from the time ``at``; ``None`` gives the branch up.
+        """Allow another attempt at a branch from the time ``at``; ``None`` allows no more attempts.
 
         Nothing happens if another worker has the lease. Returns whether the owner had the lease.
         """
         ...
 
     async def waiting(self) -> int:
-        """Return the number of branches that wait to be learned from."""
+        """Return the number of branches in the queue."""
         ...
 
     async def close(self) -> None:
@@ -204,9 +204,9 @@ class Embedder(Protocol):
 
     @property
     def id(self) -> str:
-        """The name of the model. Vectors of different names are never compared."""
+        """The name of the embedding model, which is stored with its vectors."""
         ...
 
     async def embed(self, texts: Sequence[str], kind: EmbeddedKind) -> Sequence[Sequence[float]]:
-        """Return a vector for each text. The caller logs any error, and searches without vectors."""
+        """Return a vector for each text."""
         ...

@@ -1,4 +1,4 @@
-"""Fuses rankings of memories, and packs found memories for a branch into its allowance of tokens.
+"""Combines rankings of memories, and chooses the memories that fit a branch's allowance.
 
 Memories are sent as data, one JSON object per line, so that the text of a memory cannot end the
 list. The heading asks the model to check them. Each memory names its level and the day of
@@ -30,7 +30,7 @@ _HEADING = (
 
 
 class InjectedMemory(Shape):
-    """A memory for a branch, with its cost in tokens."""
+    """A memory for a branch, with the number of its tokens."""
 
     type: Literal["memory"] = "memory"
     id: str
@@ -43,29 +43,29 @@ class InjectedMemory(Shape):
 
     @property
     def line(self) -> str:
-        """The memory's line in the sent text."""
+        """The line for this memory in the text for the branch."""
         shown = self.model_dump(exclude={"type", "id", "tokens"})
         return json.dumps(shown, ensure_ascii=False)
 
 
 class Recall(Shape):
-    """The memories for a branch, the most relevant first."""
+    """The memories that a branch gets, the most relevant first."""
 
     items: tuple[InjectedMemory, ...] = ()
 
     @property
     def text(self) -> str:
-        """The text to send; empty without memories."""
+        """The text about the memories that the branch gets; empty without memories."""
         return "\n".join([_HEADING, *(item.line for item in self.items)]) if self.items else ""
 
     @property
     def tokens(self) -> int:
-        """The cost of all memories together."""
+        """The number of tokens of all memories."""
         return sum(item.tokens for item in self.items)
 
 
 def fused(rankings: Iterable[Sequence[Memory]]) -> list[Memory]:
-    """Return the memories of several rankings in one ranking, by reciprocal rank fusion."""
+    """Return one ranking that combines ``rankings`` of memories, by reciprocal rank fusion."""
     scores: dict[str, float] = {}
     found: dict[str, Memory] = {}
     for ranking in rankings:
@@ -76,7 +76,7 @@ def fused(rankings: Iterable[Sequence[Memory]]) -> list[Memory]:
 
 
 def packed(memories: Iterable[Memory], *, allowance: int, limit: int) -> Recall:
-    """Return the memories that fit, in order; a memory that is too large does not exclude the next.
+    """Return the memories that fit ``allowance`` and ``limit``, in order; skip too large ones.
 
     Of memories that are nearly the same, only the newest that fits is returned.
     """
@@ -94,7 +94,7 @@ def packed(memories: Iterable[Memory], *, allowance: int, limit: int) -> Recall:
 
 
 def _alike(memories: Iterable[Memory]) -> list[list[Memory]]:
-    """Return groups of memories that are nearly the same, the newest of each group first."""
+    """Return groups of memories that say nearly the same, each with the newest first."""
     groups: list[tuple[frozenset[str], list[Memory]]] = []
     for memory in memories:
         stems = stems_of(memory.lesson)

@@ -60,7 +60,7 @@ _NAMES = (
 
 
 def _secret(characters: str, least: int, before: str = "") -> str:
-    """Return the pattern of a secret of such characters, which does not match ``[REDACTED]``."""
+    """Return a pattern of a secret: at least ``least`` ``characters``, but not ``[REDACTED]``."""
     return rf"(?P<secret>(?!\[REDACTED\](?!{characters})){before}{characters}{{{least},}})"
 
 
@@ -69,7 +69,7 @@ _WITH_DIGIT = _secret(r"[^\s\"',;()]", 6, r"(?=[^\s\"',;()]{0,64}\d)")
 
 
 def _quoted(before: str) -> Iterator[re.Pattern[str]]:
-    """Yield the patterns of a secret in quotes, which may contain blanks, after ``before``."""
+    """Yield the patterns of a quoted secret, which may contain blanks, after ``before``."""
     for quote in "\"'":
         secret = _secret(rf"[^{quote}\n]", 4)
         yield re.compile(f"{before % quote}{secret}", re.IGNORECASE)
@@ -97,7 +97,7 @@ _COMMANDS = (
 
 
 def _options(before: str) -> Iterator[re.Pattern[str]]:
-    """Yield the patterns of a secret after a case-sensitive option."""
+    """Yield the patterns of a secret after a command-line option, which ``before`` matches."""
     for quote in "\"'":
         yield re.compile(before % quote + _secret(rf"[^{quote}\n]", 2))
     yield re.compile(before % "" + _secret(r"[^\s\"'`<>]", 2))
@@ -182,7 +182,7 @@ _PATTERNS = (
 
 
 def pattern_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each secret that a pattern finds."""
+    """Yield the start and end of each secret that one of our patterns matches."""
     for pattern in _PATTERNS:
         for match in pattern.finditer(text):
             yield match.span("secret")
@@ -212,7 +212,7 @@ _LINE, _OVERLAP = 2_000, 500
 
 
 class WithheldError(AnabranchError):
-    """A text is withheld, because the search for secrets failed."""
+    """A text cannot be used, because the search for secrets in it failed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -222,7 +222,7 @@ class WithheldError(AnabranchError):
 
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
-    """A text without secrets.
+    """A text without secrets, as :meth:`Scrubber.scrub` returns it.
 
     Attributes:
         text: the text to show.
@@ -236,7 +236,7 @@ class Scrubbed:
 
 
 def find_secrets(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each secret; needs the extra ``memory``."""
+    """Yield the start and end of each secret in ``text``; needs the extra ``memory``."""
     yield from pattern_spans(text)
     start = 0
     for line in text.splitlines(keepends=True):
@@ -249,7 +249,7 @@ def find_secrets(text: str) -> Iterator[tuple[int, int]]:
 
 
 class Scrubber:
-    """Replaces the secrets of texts.
+    """Replaces the secrets in texts by ``[REDACTED]``.
 
     Args:
         detector: finds the secrets.
@@ -259,7 +259,7 @@ class Scrubber:
         self._detector = detector
 
     async def scrub(self, text: str) -> Scrubbed:
-        """Return ``text`` without secrets, or a sentence in its place if the search fails."""
+        """Return ``text`` without secrets; if the search fails, return a sentence in its place."""
         if not text:
             return Scrubbed(text)
         try:
@@ -278,7 +278,7 @@ class Scrubber:
         return Scrubbed("".join([*pieces, text[shown:]]), len(merged))
 
     async def clean(self, text: str) -> str:
-        """Return ``text`` without secrets.
+        """Return ``text`` without secrets; raise an error if the search for secrets fails.
 
         Raises:
             WithheldError: if the search fails.
@@ -316,7 +316,7 @@ def _plugins() -> tuple[BasePlugin, ...]:
 
 
 def _spans(plugin: BasePlugin, text: str) -> Iterator[tuple[int, int]]:
-    """Yield the whole match of each pattern; a plugin may report only a part of the secret."""
+    """Yield the start and end of each text that a pattern of ``plugin`` matches."""
     patterns = getattr(plugin, "denylist", None)
     if patterns is None:
         yield from _reported(plugin, text)
@@ -328,7 +328,7 @@ def _spans(plugin: BasePlugin, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _reported(plugin: BasePlugin, text: str) -> Iterator[tuple[int, int]]:
-    """Yield the reports of a plugin without a list of patterns, one secret at a time."""
+    """Yield the start and end of each secret that ``plugin``, which has no patterns, reports."""
     start = 0
     while found := [secret for secret in plugin.analyze_string(text[start:]) if secret]:
         places = [(text.index(secret, start), len(secret)) for secret in found]

@@ -1,4 +1,4 @@
-"""The memory as tools, for our agents and any MCP client; each caller has separate memories."""
+"""The memory as tools for agents and MCP clients; each caller has a separate memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.tool import Tool, ToolAnnotations, tool
 
 
 class FoundMemory(Shape):
-    """A memory as tools and commands show it."""
+    """A memory in the form that tools and commands show."""
 
     id: str
     title: str
@@ -26,20 +26,20 @@ class FoundMemory(Shape):
 
 
 class RecordedMemory(FoundMemory):
-    """A recorded memory, and the caller's memories that say nearly the same, the newest first."""
+    """A memory that was just recorded, and the caller's memories that say nearly the same."""
 
     similar: tuple[FoundMemory, ...] = ()
 
 
 def shown(memory: Memory) -> FoundMemory:
-    """Return the fields of a memory that the model reads."""
+    """Return the fields of a memory that a model reads."""
     names = ("id", "title", "description", "content", "recorded")
     fields = {name: getattr(memory, name) for name in names}
     return FoundMemory(**fields, scope=memory.scope.level, confidence=round(memory.confidence, 3))
 
 
 def memory_tools(banks: Banks) -> list[Tool[Any]]:
-    """Return ``memory_search``, ``memory_record`` and ``memory_feedback``.
+    """Return the tools ``memory_search``, ``memory_record`` and ``memory_feedback``.
 
     Args:
         banks: the memories of all callers; each call sees the memories of its principal.

@@ -1,4 +1,4 @@
-"""The words of texts: the search terms of a text, and lessons compared by words, without a model.
+"""Splits texts into the words of a search, and compares lessons by their words.
 
 A term is a word or, in scripts without spaces, a short run of characters (a gram).
 
@@ -44,7 +44,7 @@ _FILLERS = "\u034f\u0640\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\u
 
 
 def folded(text: str) -> str:
-    """Return ``text`` in the form in which a search compares both sides."""
+    """Return ``text`` in lower case and without accents, as a search compares texts."""
     if text.isascii():
         return text.lower()
     plain = normalize("NFKD", text).casefold()
@@ -52,7 +52,7 @@ def folded(text: str) -> str:
 
 
 def indexed(text: str) -> str:
-    """Return the terms of a note for an index, separated by blanks and with repetitions.
+    """Return the search terms of a note for the index, separated by blanks.
 
     A question may be shorter than a gram, so the index has shorter grams as well.
     """
@@ -65,7 +65,7 @@ def indexed(text: str) -> str:
 
 
 def _runs(text: str) -> Iterator[tuple[str, int]]:
-    """Yield runs of characters of one kind, each with its gram size; :data:`_WORD` for words."""
+    """Yield the runs of characters of one script, each with the length of its search terms."""
     plain = folded(text)
     if plain.isascii():  # the common case, in a tenth of the time
         yield from ((word, _WORD) for word in _ASCII.findall(plain))
@@ -84,7 +84,7 @@ def _cut(run: str, length: int, size: int) -> Iterator[str]:
 
 @lru_cache(4_096)
 def _size(char: str) -> int:
-    """Return the gram size of a character's script; 0 for a separator."""
+    """Return the length of search terms in a character's script; 0 for a separator."""
     if category(char)[0] not in "LMN":
         return 0
     code = ord(char)
@@ -93,7 +93,7 @@ def _size(char: str) -> int:
 
 @lru_cache(4_096)
 def _is_ignored(char: str) -> bool:
-    """Return whether a character is an accent or invisible; vowel signs and voicing marks are not."""
+    """Return whether a search ignores a character: an accent, or an invisible character."""
     return (
         combining(char) in _ACCENTS
         or category(char) in ("Cf", "Me")
@@ -118,7 +118,7 @@ _STOP = frozenset(
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words that a search for ``text`` looks for, each once, in the order of the text.
+    """Return the words to search for in a search for ``text``, each once, in order.
 
     Case, accents and compatibility forms are folded. In a script without spaces, each two or three
     neighbouring characters count as one word.
@@ -142,7 +142,7 @@ _CONTRACTED = re.compile(r"n['\u2019]t$")
 
 
 def is_same(one: str, other: str) -> bool:
-    """Return whether two lessons say the same."""
+    """Return whether two lessons say the same, compared word by word."""
     return _words(one) == _words(other)
 
 
@@ -154,12 +154,12 @@ def is_opposite(one: str, other: str) -> bool:
 
 
 def stems_of(text: str) -> frozenset[str]:
-    """Return the words of a lesson without endings, for :func:`is_near`."""
+    """Return the words of a lesson without their endings, for :func:`is_near`."""
     return frozenset(_ENDING.sub("", word) for word in words_of(text))
 
 
 def is_near(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Return whether two lessons share most of their words; a lesson without words is near to none."""
+    """Return whether two lessons, given as sets of words, share most of their words."""
     return 2 * len(one & other) >= _SHARED * (len(one) + len(other)) > 0
 
 
@@ -168,7 +168,7 @@ def _words(text: str) -> list[str]:
 
 
 def _bare(word: str) -> str:
-    """Return a word without the punctuation around it; pure punctuation stays."""
+    """Return a word without punctuation around it; keep a word of punctuation alone."""
     return word.rstrip(_AFTER).lstrip(_BEFORE) if any(map(str.isalnum, word)) else word
 
 
@@ -177,6 +177,6 @@ def _denies(word: str) -> bool:
 
 
 def _asserted(words: list[str]) -> list[str]:
-    """Return the words without those that only affirm or deny."""
+    """Return ``words`` without words that only affirm or deny, such as ``not``."""
     bare = (_CONTRACTED.sub("", word) for word in words)
     return [word for word in bare if word not in _DENIES and word not in _AFFIRMS]

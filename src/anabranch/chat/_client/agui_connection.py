@@ -1,4 +1,4 @@
-"""The connection of a chat's client: sends requests, and follows the events of a run to the run's end.
+"""Sends requests to a chat's server, and receives the events of a run until the run ends.
 
 A broken connection is opened again, and continues after the last received event. If no event arrived
 yet, the client sends the run again: the server takes a run with the same id as the same run.
@@ -42,7 +42,7 @@ _TYPES = {each.value for each in EventType}
 
 
 class ThreadState(BaseModel):
-    """The part of ``GET /threads/{id}/tree`` that a client reads."""
+    """The part of the response to ``GET /threads/{id}/tree`` that a client reads."""
 
     nodes: list[dict[str, Any]]
     refs: dict[str, str] = {}
@@ -61,7 +61,7 @@ def run_input(
     resume: list[ResumeEntry] | None = None,
     at: str | None = None,
 ) -> RunAgentInput:
-    """Return the input of a run with a message after the node ``at``, or with answers."""
+    """Return the input of a run: a message after the node ``at``, or answers."""
     return RunAgentInput(
         thread_id=thread_id,
         run_id=new_id("run"),
@@ -86,7 +86,7 @@ def path_of(thread_id: str, what: str) -> str:
 
 
 class AguiConnection:
-    """Requests to one server.
+    """Sends requests to one chat server.
 
     Args:
         http: carries them; its base URL is the application's.
@@ -124,7 +124,7 @@ class AguiConnection:
         return response.content
 
     async def state(self, thread_id: str) -> ThreadState:
-        """Return the server's state of a thread.
+        """Return the state of a thread, as the server reports it.
 
         Raises:
             ChatClientError: if :meth:`request` raises it.
@@ -199,7 +199,7 @@ def _body(wanted: RunAgentInput) -> dict[str, Any]:
 
 
 def _event(data: str) -> Event | None:
-    """Return an event as sent, ``None`` if this release does not know its type.
+    """Return the event in ``data``, ``None`` if this release does not know its type.
 
     Raises:
         ChatClientError: if ``data`` is no event.

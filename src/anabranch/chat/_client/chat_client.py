@@ -96,7 +96,7 @@ class ChatClient:
         return f"<ChatClient of {self._base}>"
 
     async def __aenter__(self) -> Self:
-        """Keep connections open from now on."""
+        """Keep connections open until the end of the block."""
         self._http = self._new_http()
         return self
 
@@ -112,7 +112,7 @@ class ChatClient:
             await http.aclose()
 
     async def say(self, thread: str, text: str, *, at: str | None = None) -> ChatReply:
-        """Send a message, answer the questions that follow, and return the last reply.
+        """Send a message, answer the questions that tools then ask, and return the last reply.
 
         See :meth:`stream`. If the caller cancels, the client stops reading and the turn continues;
         :meth:`stop` stops the turn.
@@ -132,7 +132,7 @@ class ChatClient:
     async def stream(
         self, thread: str, text: str, *, at: str | None = None
     ) -> AsyncGenerator[Event]:
-        """Send a message, and yield all events of AG-UI until no question is open.
+        """Send a message and answer questions; yield all AG-UI events until none is open.
 
         The server creates a thread that does not exist, and cancels earlier open questions. Handlers
         answer new questions between the events, and the client sends these answers together.
@@ -182,7 +182,7 @@ class ChatClient:
     async def _turn(
         self, connection: AguiConnection, wanted: RunAgentInput, *, after: str = ""
     ) -> AsyncGenerator[Event]:
-        """Yield the events of a turn, which may be several runs separated by questions."""
+        """Yield the events of a turn; each answered question starts another run."""
         while True:
             last: Event | None = None
             async with aclosing(connection.run(wanted, after=after)) as events:
@@ -238,14 +238,14 @@ async def _open_in(connection: AguiConnection, thread_id: str) -> list[Interrupt
 
 
 async def _last_node(connection: AguiConnection, thread_id: str) -> Event:
-    """Return the event of the node at the thread's head, which the client missed."""
+    """Return the event of the last node in a thread, for a client that missed the event."""
     state = await connection.state(thread_id)
     last = next((each for each in state.nodes if each["id"] == state.refs.get("head")), None)
     return CustomEvent(name=NODE, value=last)
 
 
 def _split(url: str) -> tuple[str, str | None]:
-    """Return the address without its query, and the token in the query.
+    """Return the address ``url`` without its query, and the token from the query.
 
     Raises:
         ValueError: if ``url`` is no address of a server.

@@ -1,4 +1,4 @@
-"""The outcome of a turn: its reply, read from the events, or the error that the server reports."""
+"""The reply of a turn, read from its events, or the error that the server reports."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _Refusal(BaseModel):
 
 
 async def check_response(response: httpx2.Response) -> None:
-    """Check that the server carried out a request.
+    """Check that the server answered a request without an error.
 
     Raises:
         ChatClientError: if the server refused the request, or failed.
@@ -104,7 +104,7 @@ async def check_response(response: httpx2.Response) -> None:
 
 
 def read_text(model: type[B], text: str | bytes) -> B:
-    """Return the server's text as ``model``.
+    """Return the server's response ``text`` as an instance of ``model``.
 
     Raises:
         ChatClientError: if the text does not fit.
@@ -140,13 +140,13 @@ class ChatReply:
 
 
 class ReplyReader:
-    """Reads a turn's reply from its events, and skips the texts of branches."""
+    """Reads the last reply of a turn from events, and skips the replies of branches."""
 
     def __init__(self) -> None:
         self.reply: ChatReply = ChatReply()
 
     def read(self, event: Event) -> None:
-        """Add one event."""
+        """Read one more event of the turn."""
         if getattr(event, "subagent_run_id", None) is not None:
             return
         match event:
@@ -162,7 +162,7 @@ class ReplyReader:
                 pass
 
     def read_node(self, node: Mapping[str, Any]) -> None:
-        """Add a node in the form of the export."""
+        """Read one more node, as the JSON export of the thread has it."""
         if node.get("kind") == "assistant":
             blocks = cast("list[Mapping[str, Any]]", node.get("content") or [])
             text = "".join(str(each["text"]) for each in blocks if each.get("type") == "text")

@@ -45,7 +45,7 @@ class OpenQuestion(BaseModel):
 
 
 class _Metadata(BaseModel):
-    """The server's data about a question in addition to the protocol; other servers send none."""
+    """The data that our server adds to an interrupt; other AG-UI servers send none."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
@@ -60,7 +60,7 @@ class _Metadata(BaseModel):
 
 
 class Handlers:
-    """Answers interrupts by the plugin of the asking tool, or else by another answerer.
+    """Answers each interrupt by the plugin of the tool that asks, or by ``otherwise``.
 
     Args:
         plugins: answer the questions of their tools.
@@ -75,7 +75,7 @@ class Handlers:
         self._otherwise = otherwise
 
     async def answers(self, interrupts: Sequence[Interrupt]) -> list[ResumeEntry]:
-        """Return the answers to all interrupts; their handlers run at the same time.
+        """Return the answers to all interrupts; the handlers run at the same time.
 
         Raises:
             ChatClientError: if an interrupt has no handler; then no handler runs.
@@ -93,7 +93,7 @@ class Handlers:
         return self._plugins.find(about.tool_name, about.key)
 
     def _check(self, interrupt: Interrupt, about: _Metadata) -> None:
-        """Check that an interrupt has a handler.
+        """Check that a plugin or another answerer can answer an interrupt.
 
         Raises:
             ChatClientError: if no handler answers the interrupt.

@@ -1,4 +1,4 @@
-"""A plugin: a tool together with the handlers that show its questions in an application's own way.
+"""A plugin: a tool together with the code that shows its questions in an application.
 
 A plugin has a handler, or a module for the page, for each elicitation that its tool declares. The
 constructor checks that no elicitation is without one.
@@ -41,7 +41,7 @@ PARAMETERS = ("params",)
 
 
 class PluginServer:
-    """The side of a plugin that runs the tool.
+    """The part of a plugin for the process that runs the tool.
 
     Attributes:
         tools: the tools for an agent.
@@ -58,7 +58,7 @@ class PluginServer:
 
 
 class PluginClient:
-    """The side of a plugin that shows the questions.
+    """The part of a plugin for the process that shows the tool's questions.
 
     Attributes:
         tool_name: the tool whose questions it answers.
@@ -110,7 +110,7 @@ class PluginClients:
             self._by_tool[each.tool_name] = each
 
     def find(self, tool_name: str, key: str) -> PluginClient | None:
-        """Return the plugin that has a handler for this elicitation of this tool."""
+        """Return the plugin with a handler for the elicitation ``key`` of a tool, or ``None``."""
         plugin = self._by_tool.get(tool_name)
         return plugin if plugin is not None and key in plugin.elicits else None
 
@@ -129,7 +129,7 @@ def _checked(model: type[BaseModel], content: object, where: str) -> dict[str, A
 
 
 async def _handled(handler: ElicitHandler[Any], request: PluginRequest[Any]) -> Any:  # noqa: ANN401 - any value of an author's function
-    """Return the result of ``handler``, called here if it is ``async``, otherwise in a thread."""
+    """Return the result of ``handler``; a handler that is not ``async`` runs in a thread."""
     if is_async(handler):
         result: Any = handler(request)
     else:  # the tool may withdraw the question meanwhile
@@ -194,7 +194,7 @@ class Plugin(Generic[T]):
 
 
 class PluginBuilder(Generic[T]):
-    """Collects the handlers of a plugin; :meth:`build` checks that they are complete."""
+    """Collects the handlers for a tool's questions, and builds a plugin from the handlers."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class PluginBuilder(Generic[T]):
         return self
 
     def on(self, elicitation: Elicitation[M], handler: ElicitHandler[M]) -> PluginBuilder[T]:
-        """Add the handler of one elicitation, which a type checker checks against its model."""
+        """Add the handler of one elicitation; a type checker compares it with the model."""
         self._handled.append((elicitation, handler))
         return self
 
@@ -231,7 +231,7 @@ class PluginBuilder(Generic[T]):
         return self
 
     def build(self) -> Plugin[T]:
-        """Return the plugin.
+        """Return the plugin, after checking that each elicitation has one handler or module.
 
         Raises:
             ValueError: if :class:`Plugin` raises it.
@@ -273,7 +273,7 @@ def make_plugin(
 def _by_key(
     tool: Tool[Any], handled: Iterable[Handled], shown: Iterable[Shown]
 ) -> tuple[dict[str, ElicitHandler[Any]], dict[str, str | Path | Traversable]]:
-    """Return the handlers and the files by key.
+    """Return the handlers and the page modules by the keys of the tool's elicitations.
 
     Raises:
         ValueError: if :class:`Plugin` raises it.
@@ -305,7 +305,7 @@ def _by_key(
 def _unique(
     tool: Tool[Any], given: Iterable[tuple[Elicitation[Any] | str, V]]
 ) -> tuple[dict[str, V], set[str]]:
-    """Return the given values by key, and the keys with two values.
+    """Return the given values by the key of their elicitation, and the keys given twice.
 
     Raises:
         ValueError: if an elicitation belongs to another tool.

@@ -1,4 +1,4 @@
-"""Questions of an agent's tools: read back from the conversation tree, and answered by handlers of plugins.
+"""Reads the questions of tools from the conversation tree, and answers by plugins' handlers.
 
 The store has the whole question before any user sees it, so a question stays open without a living
 process.
@@ -24,7 +24,7 @@ from anabranch.tree import Node, Path, TreeStore
 
 @dataclass(frozen=True, slots=True)
 class StoredQuestion:
-    """A question, open or answered.
+    """A question that a tool asked, open or answered, read from the conversation tree.
 
     Attributes:
         node: the node of the tree.
@@ -58,7 +58,7 @@ class StoredQuestion:
 
 
 def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> StoredQuestion:
-    """Return the question at ``node``, read as a question of one of ``tools`` if its tool is there.
+    """Return the question that ``node`` stores; ``tools`` may have the tool that asked.
 
     ``path`` leads to the node, or through it.
 
@@ -85,7 +85,7 @@ def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> Sto
 
 
 def _journal(state: str) -> Journal | None:
-    """Return the journal of a call, ``None`` if another server runs the tool."""
+    """Return the journal in ``state``, ``None`` if this server does not run the tool."""
     try:
         return Journal.loads(state)
     except ValueError:
@@ -93,7 +93,7 @@ def _journal(state: str) -> Journal | None:
 
 
 def _parameters(tool: Tool[Any] | None, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
-    """Return the tool's validated arguments with defaults, or ``given`` if validation is impossible.
+    """Return the tool's arguments with defaults, or ``given`` if they do not fit the tool.
 
     The tool may be another server's, or its parameters may have changed since the call.
     """
@@ -109,7 +109,7 @@ def _is_of(question: Node, caller_id: str, use_id: str) -> bool:
 
 
 class PluginAnswerer(Absent):
-    """Answers by the handlers of plugins, as the ``user`` of an agent.
+    """Answers the questions of an agent's tools by the handlers of plugins.
 
     Args:
         store: the agent's store, which has each question before the tool asks it.
@@ -142,11 +142,11 @@ class PluginAnswerer(Absent):
         )
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Return the other answerer's reply."""
+        """Return the reply of the answerer ``otherwise``, because plugins answer no samples."""
         return await self._otherwise.sample(request, step_id=step_id)
 
     async def elicit(self, question: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Give the question at the node ``step_id`` to its handler, and return the answer."""
+        """Return the handler's answer to the question at the node ``step_id``."""
         node = await self._store.node(step_id)
         if node is not None and isinstance(question, ElicitRequest) and question.key:
             stored = read_question(await self._store.path(step_id), node, self._tools)

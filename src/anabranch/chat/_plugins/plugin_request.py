@@ -1,4 +1,4 @@
-"""The shown side of a plugin: requests to handlers, the exposed data of calls, and modules of the page."""
+"""The data for a plugin's handlers: requests, the exposed fields of calls, and page modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOTS = ("params", "handoff")
 
 
 class Exposure:
-    """The exposed paths, such as ``params`` or ``handoff.cards``.
+    """The parts of a call's data that handlers see: paths such as ``handoff.cards``.
 
     Raises:
         ValueError: if a path starts with another name, or has an empty part.
@@ -35,11 +35,11 @@ class Exposure:
 
     @property
     def roots(self) -> set[str]:
-        """The first names of the paths."""
+        """The first part of each path: ``params``, ``handoff`` or both."""
         return {path.partition(".")[0] for path in self.paths}
 
     def of(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the exposed part of ``values``, which has an entry for each root.
+        """Return the part of ``values`` that the paths expose.
 
         A path that leads nowhere exposes nothing.
         """
@@ -66,7 +66,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class ElicitId(BaseModel):
-    """The unique name of one question: a repeated question has another.
+    """The unique id of one question: if a call asks again, the id differs.
 
     Attributes:
         tool_name: the tool that asks.
@@ -85,7 +85,7 @@ class ElicitId(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PluginRequest(Generic[M]):
-    """A question for a handler.
+    """A question in the form that a plugin's handler receives.
 
     Attributes:
         id: names the question.
@@ -107,22 +107,22 @@ class PluginRequest(Generic[M]):
 
     @property
     def tool_name(self) -> str:
-        """The tool that asks."""
+        """The name of the tool that asks the question."""
         return self.id.tool_name
 
     @property
     def key(self) -> str:
-        """The key of the declared elicitation."""
+        """The key of the elicitation that the tool declares for the question."""
         return self.id.key
 
     @property
     def call_id(self) -> str:
-        """The call that asks."""
+        """The id of the call that asks the question."""
         return self.id.call_id
 
     @property
     def seq(self) -> int:
-        """The number of earlier questions of the call."""
+        """The number of questions that the call asked before this question."""
         return self.id.seq
 
 
@@ -137,7 +137,7 @@ The plugin calls a function that is not ``async`` in a thread.
 
 @dataclass(frozen=True, slots=True)
 class PageModule:
-    """A module in the served form.
+    """An ES module that shows a question in the page, with the name by which it is served.
 
     Attributes:
         name: changes with the source, so that no browser runs an old module.
@@ -149,7 +149,7 @@ class PageModule:
 
 
 def read_module(file: str | Path | Traversable) -> PageModule:
-    """Return the module in ``file``.
+    """Return the ES module that ``file`` contains.
 
     Raises:
         ValueError: if ``file`` cannot be read.

@@ -1,4 +1,4 @@
-"""The screen of a chat's session: shows replies as they arrive, and the output of lines.
+"""Shows a chat at the terminal: replies as they arrive, and the output of commands.
 
 The conversation and the output of commands go to stdout. Errors, questions, and the work of tools and
 branches go to stderr. A reply in a branch next to the cursor takes one line, because several branches
@@ -31,7 +31,7 @@ MAX_SHOWN = 200
 
 
 class ChatScreen:
-    """Shows one session, which must be attached before its first line.
+    """Shows one session at the terminal; call :meth:`attach` before the first line.
 
     Args:
         console: for everything but the conversation.
@@ -49,21 +49,21 @@ class ChatScreen:
         """Messages that a command sent in branches next to the cursor, whose replies it returns."""
 
     def attach(self, session: Session) -> None:
-        """Show ``session``, whose listener is :meth:`on_event`."""
+        """Show ``session`` from now on; its listener must be :meth:`on_event`."""
         self._session = session
 
     def turn(self) -> AbstractContextManager[None]:
-        """Show within the block that the session is working on a line."""
+        """Show that the session waits for the model or a tool, until the end of the block."""
         name = self._session.model_name if self._session is not None else NO_MODEL
         return self._replies.turn("the model" if name == NO_MODEL else name.rpartition("/")[2])
 
     def show_beginning(self, outputs: Iterable[Output]) -> None:
-        """Show the first place of a session on stderr, because it is not part of the conversation."""
+        """Show on stderr where in the conversation the session starts."""
         for output in outputs:
             self._console.say(output.content)
 
     def show(self, outputs: Iterable[Output]) -> None:
-        """Show the output of a line, except replies that were shown as they arrived."""
+        """Show the output of a typed line, without replies that were shown as they arrived."""
         self._replies.end_line()
         for output in outputs:
             if output.action == "clear":
@@ -78,7 +78,7 @@ class ChatScreen:
         self._said.clear()
 
     def end_line(self) -> None:
-        """End the line of an interrupted reply."""
+        """End the line of a reply that was interrupted."""
         self._replies.end_line()
 
     async def on_event(self, event: Event) -> None:
@@ -106,7 +106,7 @@ class ChatScreen:
                 pass
 
     async def place_of(self, node_id: str) -> str:
-        """Return the name of a node's branch; empty on the main line."""
+        """Return the name of the branch that a node is in; empty for the main branch."""
         return (await _branches(self._session)).get(node_id, "") if self._session else ""
 
     def _follow_tools(self, event: Event) -> None:
@@ -127,7 +127,7 @@ class ChatScreen:
         return self._session is not None and self._session.settings.verbose
 
     def _show_reply(self, node: Node) -> None:
-        """Show a reply at the cursor, unless it was streamed, and end its line."""
+        """Show a reply at the cursor, if it was not shown as it arrived, and end its line."""
         if node.kind != "assistant":
             return
         if not self._replies.in_line and node.text.strip():
@@ -137,7 +137,7 @@ class ChatScreen:
         self._uses.update(use.id for use in node.tool_uses)
 
     async def _show_reply_beside(self, node: Node) -> None:
-        """Show a reply of a branch on one line."""
+        """Show on one line a reply that a branch next to the cursor received."""
         if self._session is None:
             return
         if node.parent_id not in self._branches:
@@ -148,7 +148,7 @@ class ChatScreen:
 
 
 async def _branches(session: Session) -> dict[str, str]:
-    """Return the name of each node's branch; nothing if the store fails."""
+    """Return the name of the branch of each node; empty if the store fails."""
     try:
         walk = await session.cursor.look()
     except StoreError:

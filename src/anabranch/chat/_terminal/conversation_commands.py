@@ -1,4 +1,4 @@
-"""Commands about a turn: messages and their files, answers, calls of tools, branches side by side."""
+"""Commands that send messages and files, answer questions, call tools, and combine branches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def say(session: Session, text: str) -> Outputs:
 
 
 async def _put(session: Session, text: str, *, attaches: bool = False) -> Node:
-    """Add ``text`` at the cursor without an answer, with the attached files if it ``attaches``."""
+    """Add a message at the cursor without a reply, with attached files if ``attaches``."""
     thread = await session.thread(text)
     await session.discard_unanswered()
     files = session.attached if attaches else []
@@ -54,7 +54,7 @@ async def _put(session: Session, text: str, *, attaches: bool = False) -> Node:
 
 
 async def _auto(session: Session) -> Outputs:
-    """Continue an unfinished turn, or retry a failed one; after a whole reply, send the settings' prompt."""
+    """Continue an unfinished turn, retry a failed one, or send the prompt of the settings."""
     walk = await session.cursor.walk()
     node = await session.cursor.node()
     if node is None:
@@ -73,7 +73,7 @@ async def _auto(session: Session) -> Outputs:
 
 
 async def _answer(session: Session, values: str = "") -> Outputs:
-    """Answer the nearest question at or above the cursor; each answer starts a branch."""
+    """Answer the nearest question at the cursor or above; each further answer starts a branch."""
     cursor = session.cursor
     path = (await cursor.walk()).path(cursor.node_id)
     asked = [node for node in path if node.kind == "question"]
@@ -96,7 +96,7 @@ async def _answer(session: Session, values: str = "") -> Outputs:
 
 
 async def call(session: Session, name: str, values: str = "") -> Outputs:
-    """Call a tool as the model does, and return its result."""
+    """Call a tool in the model's place, and return its result."""
     agent, text = session.agent, f"/{name} {values}".rstrip()
     called = UserCall.read(agent, text)
     if called is None:
@@ -112,7 +112,7 @@ async def call(session: Session, name: str, values: str = "") -> Outputs:
 
 
 async def _broadcast(session: Session, text: str) -> Outputs:
-    """Send a message at all leaves below the cursor, which stays; at a leaf, send it there."""
+    """Send a message at all leaves below the cursor, or at the cursor if it is at a leaf."""
     cursor = session.cursor
     if not (await cursor.walk()).children(cursor.node_id):
         return await say(session, text)
@@ -131,7 +131,7 @@ async def _broadcast(session: Session, text: str) -> Outputs:
 
 
 async def _combine_leaves(session: Session, how: str | None = None) -> Outputs:
-    """Combine the leaves below the cursor into one message here, without an answer."""
+    """Combine the leaves below the cursor into one message at the cursor."""
     leaves = (await session.cursor.walk()).leaves(session.cursor.node_id)
     leaves = [node for node in leaves if is_whole(node) and node.text.strip()]
     if len(leaves) < 2:  # noqa: PLR2004 - a single text needs no combining
@@ -151,7 +151,7 @@ async def _combine_leaves(session: Session, how: str | None = None) -> Outputs:
 
 
 def _reply(node: Node) -> Output:
-    """Return the last reply of a turn as output."""
+    """Return the last reply of a turn as the output of a command."""
     return Output("message", node.text, node.id, is_markdown=True)
 
 
@@ -186,7 +186,7 @@ async def _attach(session: Session, typed: str | None = None) -> Outputs:
 
 
 def _read(typed: str) -> list[tuple[FileBlock, bytes]]:
-    """Return references to the files that a line names, each with the file's bytes.
+    """Return references to the files named in ``typed``, each with the file's bytes.
 
     Raises:
         SessionError: if a file cannot be read.

@@ -1,4 +1,4 @@
-"""The sources of a chat's lines, and of the answers to its questions: a user, a script, or a pipe."""
+"""Reads the lines of a chat, and answers to questions, from a user, a script or a pipe."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANSWER = "/answer"
 
 
 class InputLines(Protocol):
-    """A source of lines."""
+    """A source of the lines of a chat."""
 
     async def next(self, prompt: str) -> str | None:
         """Return the next line, ``None`` after the last.
@@ -69,7 +69,7 @@ class TypedLines:
         )
 
     def complete_by(self, completer: Completer) -> None:
-        """Use ``completer`` for completion from now on."""
+        """Complete typed words with ``completer`` from now on."""
         self._prompts.completer = completer
 
     async def next(self, prompt: str) -> str | None:
@@ -93,7 +93,7 @@ class TypedLines:
 
 
 class ScriptedLines:
-    """Lines of a script, or of a pipe.
+    """The lines of a script or of a pipe.
 
     Args:
         lines: the first lines.
@@ -116,7 +116,7 @@ class ScriptedLines:
         return None
 
     async def answer(self) -> str | None:
-        """Return the text after ``/answer`` in the next line, and consume that line.
+        """Return the text after ``/answer`` if the next line has one, and consume the line.
 
         Leave any other line in place, and return ``None``.
         """
@@ -138,7 +138,7 @@ class ScriptedLines:
 
 
 def read_script(path: Path) -> ScriptedLines:
-    """Return the lines of the file.
+    """Return the lines of the script file at ``path``.
 
     Raises:
         UsageError: if ``path`` cannot be read.
@@ -186,7 +186,7 @@ def _line_breaks() -> KeyBindings:
 
 
 class ChatAnswerer(Absent):
-    """Answers the questions of tools.
+    """Answers the questions of tools with answers from the user or from a script.
 
     Args:
         console: shows the questions.
@@ -216,7 +216,7 @@ class ChatAnswerer(Absent):
         return await self._respondent.sample(request, step_id=step_id)
 
     async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
-        """Show ``question`` and its branch, and return the answer."""
+        """Show a question and the branch that asks it, and return the user's answer."""
         if self._place_of is not None and (place := await self._place_of(step_id)):
             question = question.model_copy(update={"message": f"[{place}] {question.message}"})
         if isinstance(self._lines, ScriptedLines):

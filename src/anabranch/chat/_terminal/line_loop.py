@@ -1,4 +1,4 @@
-"""The loop of a chat at the terminal: reads and completes a line, carries it out, and shows its output.
+"""The loop of a chat at the terminal: reads a line, carries the line out, and shows its output.
 
 Ctrl-C during a turn stops the turn, and the session stores the reply received so far. At the prompt and
 in a script, Ctrl-C ends the program.
@@ -94,7 +94,7 @@ async def _carry_out(
 
 
 async def _show_open_question(session: Session, console: Console) -> None:
-    """Tell the user how to continue from the question at which a turn stopped, if it did."""
+    """If the turn ended at a question, tell the user how to answer it."""
     # The next line reports a failure here, if the failure persists.
     with suppress(StoreError, SessionError):
         node = await session.cursor.node()
@@ -118,7 +118,7 @@ async def _next(session: Session, lines: InputLines) -> str | None:
 
 
 async def status_line(session: Session) -> str:
-    """Return the line about the session's place; its tokens and cost are those of the path there."""
+    """Return the status line: model, thread, place, and the tokens and cost up to that place."""
     thread_id, node_id = session.cursor.thread_id, session.cursor.node_id
     model = session.model_name.rpartition("/")[2]  # the line is short
     parts = ["no model" if model == NO_MODEL else model, short_ids([thread_id])[thread_id]]
@@ -147,7 +147,7 @@ def _cost(node: Node) -> float | None:
 
 
 async def _prompt(session: Session, lines: InputLines) -> str:
-    """Return the text before the line: the name of the cursor's branch, if it has one."""
+    """Return the text before the typed line: the name of the cursor's branch, and ``>``."""
     if isinstance(lines, ScriptedLines) or session.cursor.node_id is None:
         return "> "
     try:
@@ -162,7 +162,7 @@ MAX_THREADS = 50
 
 
 class LineCompleter(Completer):
-    """Completes the last typed word with the result of ``candidates``."""
+    """Completes the last typed word with the words that ``candidates`` returns."""
 
     def __init__(self, candidates: Callable[[str], Awaitable[list[str]]]) -> None:
         self._candidates = candidates
@@ -170,7 +170,7 @@ class LineCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """Return nothing, because the candidates are in a store that is read asynchronously."""
+        """Return nothing: the completions need a store that is read asynchronously."""
         del document, complete_event
         return ()
 
@@ -191,7 +191,7 @@ class LineCompleter(Completer):
 
 
 async def candidates(session: Session, typed: str) -> list[str]:
-    """Return the candidates for the last word of ``typed`` in a session."""
+    """Return the words that can complete the last word of ``typed`` in a session."""
     name, space, rest = typed.partition(" ")
     tools = {name: tool.spec for name, tool in session.agent.tools.items()}
     if name == "/call" and space:
@@ -205,7 +205,7 @@ async def candidates(session: Session, typed: str) -> list[str]:
 
 
 def _of_tools(commands: Iterable[str], tools: Mapping[str, ToolSpec], typed: str) -> list[str]:
-    """Return the candidates for a line that calls a tool, or that starts one of ``commands``."""
+    """Return the words that complete the name of a tool or command, or a tool's arguments."""
     name, space, rest = typed.partition(" ")
     if not name.startswith("/"):
         return []
@@ -217,7 +217,7 @@ def _of_tools(commands: Iterable[str], tools: Mapping[str, ToolSpec], typed: str
 async def _names(  # noqa: PLR0911 - a case for each command
     session: Session, command: str
 ) -> list[str]:
-    """Return the candidates for the first argument of a command."""
+    """Return the words that complete the first argument of a command."""
     match command:
         case "label" | "unlabel" | "fork":
             walk = await session.cursor.look()
@@ -246,7 +246,7 @@ def _settings(name: str, rest: str) -> list[str]:
 
 
 def _arguments(tool: ToolSpec, rest: str) -> list[str]:
-    """Return the parameters without a value, or the values for the parameter being typed."""
+    """Return a tool's parameters without a value in ``rest``, or values for the last parameter."""
     properties: Any = tool.input_schema.get("properties", {})
     name, equals, _ = rest.rpartition(" ")[2].partition("=")
     if equals:

@@ -1,4 +1,4 @@
-"""Commands that move through the tree, send nothing to a model, and add no node."""
+"""Commands that move the cursor through the tree, without a request to a model or a new node."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def _right(session: Session) -> Outputs:
 
 
 async def _go_to_sibling(session: Session, step: int) -> Outputs:
-    """Go to a sibling; in a branch without siblings, to a sibling of the nearest node above."""
+    """Go to a sibling of the cursor's node, or of the nearest node above that has one."""
     cursor = session.cursor
     walk = await cursor.walk()
     place = cursor.node_id
@@ -88,7 +88,7 @@ async def _leaf(session: Session, number: str | None = None) -> Outputs:
 
 
 async def _label(session: Session, name: str | None = None) -> Outputs:
-    """List labels, set one here, or go to one."""
+    """List all labels, set a label at the cursor, or go to an existing label."""
     cursor = session.cursor
     walk = await cursor.walk()
     if name is None:

@@ -1,4 +1,4 @@
-"""The display of a chat's replies: plain text for a file or a pipe, and Markdown at a terminal.
+"""Shows a chat's replies: as plain text in a file or a pipe, and as Markdown at a terminal.
 
 ``chat_screen.py`` decides for both which parts of a session are shown.
 """
@@ -47,28 +47,28 @@ class Replies:
         """The names of the running tools, by the ids of their uses."""
 
     def turn(self, awaited: str) -> AbstractContextManager[None]:
-        """Show the wait for ``awaited`` or a tool within the block; here, show nothing."""
+        """Do nothing in the block; at a terminal, the subclass shows that the chat is waiting."""
         del awaited
         return nullcontext()
 
     def stream(self, text: str) -> None:
-        """Show a piece of an arriving reply."""
+        """Show a further piece of the reply that is arriving."""
         self._write(text)
         self.in_line = True
 
     def end_line(self) -> None:
-        """End the arriving reply, if there is one."""
+        """End the line of the reply that is arriving, if there is one."""
         if self.in_line:
             self._write("\n")
             self.in_line = False
 
     def print(self, text: str, *, markdown: bool = False) -> None:
-        """Show text that is not part of an arriving reply."""
+        """Show a text that is not part of the arriving reply."""
         del markdown
         self._write(f"{text}\n")
 
     def clear(self) -> None:
-        """Clear the screen, if ``out`` is one."""
+        """Clear the screen, if ``out`` is a terminal."""
         if self._out.isatty():
             self._out.write(CLEAR)
             self._out.flush()
@@ -131,7 +131,7 @@ class LiveReplies(Replies):
 
     @contextmanager
     def turn(self, awaited: str) -> Generator[None]:
-        """Show the wait for ``awaited`` or a tool within the block, and how long it lasts."""
+        """Show for how long the chat has waited for ``awaited`` or a tool, until the block ends."""
         began = time.monotonic()
         self.running.clear()
         spinner = Spinner("dots")
@@ -150,7 +150,7 @@ class LiveReplies(Replies):
                 self.end_line()
 
     def stream(self, text: str) -> None:
-        """Show a piece of a reply: print whole paragraphs, and redraw the rest."""
+        """Show a further piece of a reply: print its whole paragraphs, and redraw its end."""
         whole, self._reply = _blocks(self._reply + text)
         if whole.strip():
             self._region.print(_markdown(whole))
@@ -164,18 +164,18 @@ class LiveReplies(Replies):
             self._region.print(_markdown(rest))
 
     def print(self, text: str, *, markdown: bool = False) -> None:
-        """Show text that is not part of an arriving reply."""
+        """Show a text that is not part of the arriving reply."""
         self._region.print(_markdown(text) if markdown else Text(printable(text)))
 
 
 class _LastLines:
-    """The last lines of a renderable that may be higher than the terminal."""
+    """The last lines of a rich renderable, which may be higher than the terminal."""
 
     def __init__(self, shown: RenderableType) -> None:
         self._shown = shown
 
     def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
-        """Render as many lines as fit."""
+        """Render the last lines that the terminal has space for."""
         lines = console.render_lines(self._shown, options, pad=False)
         for line in lines[-max(1, console.height - RESERVED) :]:
             yield from line

@@ -1,4 +1,4 @@
-"""A session: a conversation that a user leads, its agent, and a command, which reads and changes it.
+"""A session: one user leads a conversation with an agent by typed messages and commands.
 
 ``/help`` shows the usage of a command, and the session checks lines against it: ``NODE`` is required,
 ``[N]`` is optional, and ``TEXT…`` takes the rest of the line unchanged.
@@ -80,7 +80,7 @@ class Session:
         return self.agent.store
 
     async def start(self) -> list[Output]:
-        """Go to the head of the thread, and return the text there.
+        """Go to the head of the thread, and return the text of the node there.
 
         Raises:
             StoreError: if the store fails.
@@ -90,7 +90,7 @@ class Session:
         return outputs
 
     def switch(self, model: Model, name: str) -> None:
-        """Let another model answer from now on."""
+        """Let another model write the replies from now on."""
         given = self.agent.dependencies
         capabilities = offered(given.capabilities, model)
         self.agent.dependencies = replace(given, model=model, capabilities=capabilities)
@@ -113,7 +113,7 @@ class Session:
         await self._listener(event)
 
     async def thread(self, text: str) -> Thread:
-        """Return the thread; if it does not exist, create it with a title made of ``text``.
+        """Return the session's thread; create it if it is missing, with a title made of ``text``.
 
         Raises:
             SessionError: if someone else deleted the cursor's node; see :meth:`SessionCursor.walk`.
@@ -160,7 +160,7 @@ class Session:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Run a turn within the block, and store an end without a reply at the turn's last node.
+        """Run a turn in the block; after a stop or failure, store the reason at the last node.
 
         Raises:
             Exception: if the turn raises it.
@@ -193,7 +193,7 @@ Outputs: TypeAlias = Output | list[Output]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command.
+    """A command of a session, such as ``/up``.
 
     name: the name without the slash.
     usage: the arguments, in the notation of this module.
@@ -208,7 +208,7 @@ class Command:
 
     @property
     def call(self) -> str:
-        """The written form: ``/name`` and the usage."""
+        """The command in the form that users type: ``/name`` and its arguments."""
         return f"/{self.name} {self.usage}".rstrip()
 
     @property
@@ -217,12 +217,12 @@ class Command:
         return sum(not word.startswith("[") for word in self.usage.split())
 
     def accepts(self, text: str) -> bool:
-        """Return whether ``text`` has as many words as the command takes arguments."""
+        """Return whether ``text`` has the right number of arguments."""
         words, usage = len(text.split()), self.usage.split()
         return words >= self.min_arguments and ("…" in self.usage or words <= len(usage))
 
     def arguments(self, text: str) -> list[str]:
-        """Return the arguments in ``text``.
+        """Return the arguments of the command in ``text``.
 
         Raises:
             SessionError: if ``text`` has too few or too many words.

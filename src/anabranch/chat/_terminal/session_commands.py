@@ -1,4 +1,4 @@
-"""The commands of a session, and a line of input, which is a message, a command, or both.
+"""All commands of a session, and the execution of a typed line: message, command, or both.
 
 A line that fails returns an error as its output, and leaves the session and the tree intact. The table
 has all commands in the order of ``/help``; those about the session itself are here.
@@ -44,7 +44,7 @@ async def enter(session: Session, line: str) -> list[Output]:
 
 
 async def send(session: Session, text: str) -> list[Output]:
-    """Send ``text`` unchanged, even if it starts with a slash; otherwise like :func:`enter`."""
+    """Send ``text`` as a message, even if it starts with a slash, and return the output."""
     return await _carry_out(session, [partial(say, session, text)])
 
 
@@ -159,7 +159,7 @@ SETTINGS_COMMANDS = (
 
 
 async def _help(session: Session, name: str | None = None) -> Outputs:
-    """Explain one command, or those of one group, or list all."""
+    """Explain a command, list the commands of a group, or list all commands."""
     if name is not None and name.lower() in GROUPS:
         return Output("system", _listing(GROUPS[name.lower()]))
     if name is not None:
@@ -180,7 +180,7 @@ async def _help(session: Session, name: str | None = None) -> Outputs:
 
 
 def _listing(commands: Iterable[Command]) -> str:
-    """Return a line for each command."""
+    """Return one line for each command: how to type it, and its effect."""
     listed = list(commands)
     width = max(len(each.call) for each in listed)
     return "\n".join(f"{each.call:{width}}  {each.help}" for each in listed)

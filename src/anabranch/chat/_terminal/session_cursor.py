@@ -31,23 +31,23 @@ logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 
 class NavigationHistory:
-    """The latest places of one session, at most 100, the last one at the end."""
+    """The places that one session visited last, at most 100, the latest at the end."""
 
     def __init__(self, places: Iterable[Place]) -> None:
         self._places: deque[Place] = deque(places, maxlen=MAX_PLACES)
 
     @property
     def last(self) -> Place:
-        """The latest place."""
+        """The place that the session visited last."""
         return self._places[-1]
 
     def add(self, place: Place) -> None:
-        """Add the present place, unless it is the last one already."""
+        """Add ``place`` at the end, unless it is there already."""
         if self.last != place:
             self._places.append(place)
 
     async def before(self, place: Place, store: TreeStore) -> NavigationHistory | None:
-        """Return the history up to the latest existing place other than ``place``.
+        """Return the history that ends with the last existing place before ``place``.
 
         Returns ``None`` if no such place exists.
         """
@@ -63,7 +63,7 @@ async def _is_deleted(place: Place, store: TreeStore) -> bool:
 
 
 class ThreadCache:
-    """The nodes of one thread at a time, without the results of tools.
+    """Keeps the nodes of one thread, without the results of tools.
 
     Args:
         store: the store of the threads.
@@ -75,7 +75,7 @@ class ThreadCache:
         self._lock = asyncio.Lock()
 
     async def read(self, thread_id: str) -> Navigator | None:
-        """Return the thread as stored now, ``None`` if it does not exist.
+        """Return the present nodes of a thread, ``None`` if the thread does not exist.
 
         Only nodes added since the last call are read, so that a step in a large thread is cheap.
         """
@@ -100,7 +100,7 @@ class ThreadCache:
 
 
 class SessionCursor:
-    """A place in the threads of ``store``.
+    """The place in a thread after which a session adds the next message.
 
     Attributes:
         thread_id: the thread; it may not exist yet.
@@ -137,11 +137,11 @@ class SessionCursor:
         return walk
 
     async def node(self) -> Node | None:
-        """Return the node at the cursor, ``None`` before the first or after its deletion."""
+        """Return the node at the cursor, ``None`` before the first node or after a deletion."""
         return None if self.node_id is None else await self._store.node(self.node_id)
 
     async def check(self) -> None:
-        """Check that the cursor's node exists.
+        """Check that the node at the cursor exists.
 
         Raises:
             SessionError: if someone else deleted the node; see :meth:`walk`.
@@ -150,7 +150,7 @@ class SessionCursor:
             raise await self._deleted()
 
     async def here(self) -> list[Output]:
-        """Return the cursor's place and the text there.
+        """Return a description of the cursor's place, and the text of its node.
 
         Raises:
             SessionError: if someone else deleted the node or the thread; see :meth:`walk`.
@@ -175,7 +175,7 @@ class SessionCursor:
         return walk
 
     async def _deleted(self) -> SessionError:
-        """Move to the thread's head, since the cursor's node is deleted; return the error to report."""
+        """Move from a deleted node to the thread's head; return the error for the user."""
         self.node_id = (await self._store.refs(self.thread_id)).get(HEAD)
         if await self._store.thread(self.thread_id) is None:
             return SessionError(
@@ -187,7 +187,7 @@ class SessionCursor:
     # -- moving ------------------------------------------------------------------------------
 
     async def open(self, thread_id: str) -> list[Output]:
-        """Go to the head of a thread; the next message creates a thread that does not exist."""
+        """Go to the head of a thread, which need not exist before its first message."""
         walk = await self._threads.read(thread_id)
         self.thread_id, self.node_id = thread_id, None
         if walk is None:
@@ -197,7 +197,7 @@ class SessionCursor:
         return [Output("system", f"Thread {thread_id}{title}"), *await self.here()]
 
     async def go(self, node_id: str | None, thread_id: str | None = None) -> list[Output]:
-        """Go to a node of this thread or of another, and return the text there."""
+        """Go to a node of this thread or of another, and return the node's text."""
         thread_id = thread_id or self.thread_id
         if node_id is None:
             await self._store.delete_ref(thread_id, HEAD)
@@ -207,12 +207,12 @@ class SessionCursor:
         return await self.here()
 
     def follow(self, added: Node) -> None:
-        """Go to a node that a turn of the session has added, if the node follows this place."""
+        """Go to ``added`` if this new node is a child of the cursor's node."""
         if added.parent_id == self.node_id and added.kind != "branch":
             self.node_id = added.id
 
     async def catch_up(self) -> None:
-        """Go to the thread's head, if it is below: an interrupted turn reports its last node to no one.
+        """Go to the thread's head if it is below the cursor, after an interrupted turn.
 
         A store failure is only logged, because the interruption itself is about to be raised.
         """
@@ -226,15 +226,15 @@ class SessionCursor:
                 self.node_id = head
 
     def add_to_history(self) -> None:
-        """Add this place to the history, for :meth:`undo` to return to."""
+        """Add the cursor's place to the history, so that :meth:`undo` can return."""
         self._history.add(self._place)
 
     def clear_history(self) -> None:
-        """Forget all places except this one."""
+        """Forget all places except the cursor's."""
         self._history = NavigationHistory([self._place])
 
     async def undo(self) -> list[Output]:
-        """Go back to the place before this one, and skip deleted places.
+        """Go back to the previous place of the history, and skip deleted places.
 
         Raises:
             SessionError: if the history has no earlier place.

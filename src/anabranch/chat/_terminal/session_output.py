@@ -1,4 +1,4 @@
-"""The output of a session for a line of input, and the texts that describe nodes and places."""
+"""The output of a typed line, and the texts that describe nodes and places to the user."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Action: TypeAlias = Literal["clear", "exit"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One output: a text, an action, or both.
+    """One output of a typed line: a text, an action, or both.
 
     Attributes:
         type: ``message`` from the conversation, ``system`` about it, or ``error``.
@@ -49,7 +49,7 @@ class Output:
 
 
 class SessionError(Exception):
-    """The session cannot carry out a line; the message tells the user why."""
+    """The session cannot carry out a typed line; the message tells the user why."""
 
 
 EXPECTED = (SessionError, AnabranchError, ModelError)
@@ -64,7 +64,7 @@ def error_text(error: Exception) -> str:
 
 
 def result_text(content: Iterable[ResultBlock]) -> str:
-    """Return the text of a result, or a description of a result without text."""
+    """Return the text of a tool's result, or a description of a result without text."""
     blocks = list(content)
     if is_no_result(blocks):
         return "(stopped before it returned a result)"
@@ -86,7 +86,7 @@ BEFORE = "Before the first message: your next message starts a new beginning."
 
 
 def position(walk: Navigator, node_id: str | None) -> str:
-    """Return one line about a place: its branch, kind and labels, its siblings and the nodes below."""
+    """Return one line about a node: branch, kind, labels, and its neighbours in the tree."""
     below = len(walk.below(node_id))
     ways = f"{below} below (/down)" if below else ""
     if node_id is None:
@@ -101,7 +101,7 @@ def position(walk: Navigator, node_id: str | None) -> str:
 
 
 def whole(walk: Navigator, node: Node, state: str, results: Sequence[str] = ()) -> str:
-    """Return the whole text of a node: its text, tool calls, their results, and its state."""
+    """Return the whole text of a node, with its tool calls, their results, and its state."""
     text = text_for_user(node)
     lines = [text] if text.strip() else []
     lines += [f"→ {use.name}({json.dumps(use.input)})" for use in node.tool_uses]

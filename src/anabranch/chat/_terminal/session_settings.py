@@ -34,11 +34,11 @@ class SessionSettings(BaseModel):
 
     @classmethod
     def of(cls, limits: TurnLimits) -> SessionSettings:
-        """Return default settings with these limits."""
+        """Return default settings with the limits of ``limits``."""
         return cls(**{name: getattr(limits, name) for name in cls._limit_names()})
 
     def limits(self, base: TurnLimits) -> TurnLimits:
-        """Return ``base`` with this session's limits."""
+        """Return ``base`` with the limits of these settings in place of its own."""
         return replace(base, **{name: getattr(self, name) for name in self._limit_names()})
 
     def change(self, name: str, text: str) -> None:
@@ -56,7 +56,7 @@ class SessionSettings(BaseModel):
             raise SessionError(f"{describe(error)}.") from None
 
     def listing(self) -> str:
-        """Return all settings with their values, one on each line."""
+        """Return all settings with their values, one setting on each line."""
         fields = type(self).model_fields
         width = max(map(len, fields))
         return "\n".join(
@@ -77,7 +77,7 @@ class ModelCatalogue(Protocol):
     """The models that a session can switch to."""
 
     def open(self, name: str) -> Model:
-        """Return the model with that name.
+        """Return the model that has the name ``name``.
 
         Raises:
             ModelError: if the model cannot be opened.
@@ -85,5 +85,5 @@ class ModelCatalogue(Protocol):
         ...
 
     def names(self) -> Sequence[str]:
-        """Return the known names; other names may work."""
+        """Return the names of known models; other names may work as well."""
         ...

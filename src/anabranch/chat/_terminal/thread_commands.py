@@ -114,14 +114,14 @@ async def _load(session: Session, name: str) -> Outputs:
 
 
 def _contents(tree: Tree) -> Iterator[Sequence[Block]]:
-    """Yield the blocks of all nodes and results."""
+    """Yield the content blocks of all nodes and tool results."""
     yield from (node.content for node in tree.nodes)
     for result in tree.results.values():
         yield from (result.content, result.pending or ())
 
 
 async def _fill(store: TreeStore, loaded: LoadedThread) -> None:
-    """Add the contents of a loaded thread; base64 files in its blocks become references."""
+    """Store the nodes and results of a loaded thread, with its base64 files as separate files."""
 
     async def stored(content: Iterable[B]) -> tuple[B, ...]:
         return await store_files(store, loaded.thread.id, content)
@@ -146,7 +146,7 @@ def _read_file(name: str) -> bytes:
 
 
 def write_thread_file(path: Path, text: bytes) -> None:
-    """Write a file atomically, with mode 0600; only a saved conversation is replaced.
+    """Write a saved conversation atomically, with mode 0600; replace no other kind of file.
 
     Raises:
         SessionError: if ``path`` cannot be written, or is another kind of file.

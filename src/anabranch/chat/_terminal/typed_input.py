@@ -28,7 +28,7 @@ _COMMAND = re.compile(r"\s/(?P<name>[\w-]+)(?=\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class InputLine:
-    """A line, split into a message and a command.
+    """A typed line, split into a message and a command.
 
     Attributes:
         message: the message to send first, ``None`` if there is none.
@@ -42,7 +42,7 @@ class InputLine:
 
 
 def read_line(text: str, accepts: Callable[[str, str], bool]) -> InputLine:
-    """Split a line into its message and its command.
+    """Return the message and the command that a typed line contains.
 
     Args:
         text: the line.
@@ -143,7 +143,7 @@ _LOCAL: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
 
 
 def typed_paths(typed: str) -> list[Path]:
-    """Return the paths in a line.
+    """Return the file paths that ``typed`` names.
 
     The line is one path if a file has that name. Otherwise the function splits the line as a shell
     does, with quotes and backslashes. Terminals write the names of dropped files in that form, or
@@ -181,7 +181,7 @@ def completed_paths(typed: str) -> list[str]:
 
 
 def _expanded(typed: str) -> str:
-    """Return the path of a ``file://`` address, or a path with the user's home in place of ``~``."""
+    """Return the path in ``typed``: of a ``file://`` address, or with ``~`` replaced."""
     if (address := _LOCAL.match(typed)) is not None:
         return url2pathname(typed[address.end() :])
     return os.path.expanduser(typed)  # noqa: PTH111 - pathlib raises for an unknown user

@@ -1,4 +1,4 @@
-"""The access rules of the web application: hosts, origins, tokens, principals, rates and body sizes.
+"""Checks requests to the web application: hosts, origins, tokens, users, rates and body sizes.
 
 A page of another site can send requests to a server on this machine, and can point a host name of its
 own to it. So ``Host`` must be a known name, and ``Origin``, if a browser sends it, the same name.
@@ -37,7 +37,7 @@ CALLER = "anabranch.caller"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The client that makes a request.
+    """The client that sent a request, with its limits.
 
     Attributes:
         principal: the owner of the threads that the caller creates, and the only owner whose
@@ -53,7 +53,7 @@ class Caller:
     streams: Shares
 
     def check_run(self) -> None:
-        """Count a run that the caller wants to start.
+        """Count a run that the caller wants to start; refuse a run over the limit.
 
         Raises:
             HTTPException: if the caller started too many.
@@ -63,7 +63,7 @@ class Caller:
             raise too_many("messages and answers", seconds)
 
     def open_stream(self) -> ExitStack:
-        """Return the place of one more stream of events, which the caller holds until it is closed.
+        """Count one more open stream of events, until the returned stack is closed.
 
         Raises:
             HTTPException: if the caller has the most streams that one may have.
@@ -77,23 +77,23 @@ class Caller:
         return place
 
     def enter(self, request: Request) -> None:
-        """Make this the caller of ``request``."""
+        """Store this caller in ``request``, where :func:`caller_of` finds it."""
         request.scope[CALLER] = self
 
 
 def caller_of(request: Request) -> Caller:
-    """Return the caller of a request."""
+    """Return the client that sent ``request``."""
     caller: Caller = request.scope[CALLER]
     return caller
 
 
 def too_many(what: str, seconds: int) -> HTTPException:
-    """Return the refusal of a request over a limit."""
+    """Return the error response for a request over a rate limit."""
     return _later(f"Too many {what}. Try again in {seconds} s.", seconds)
 
 
 def full(seconds: int) -> HTTPException:
-    """Return the refusal of a run while the backlog is full."""
+    """Return the error response for a run that too many waiting runs exclude."""
     return _later(
         f"Too many messages already wait for an answer. Send this one again in {seconds} s:"
         " the server stored nothing of it.",
@@ -198,7 +198,7 @@ class Access:
             await _too_large(most)(scope, receive, secured)
 
     async def _refusal(self, request: Request) -> Response | None:
-        """Return the response to a refused request, ``None`` for an accepted one."""
+        """Return the error response to a request that the rules refuse, ``None`` for any other."""
         try:
             return self._wrong_place(request) or await self._unknown_caller(request)
         except HTTPException as error:
@@ -222,7 +222,7 @@ class Access:
         return None
 
     async def _unknown_caller(self, request: Request) -> Response | None:
-        """Return the response to a request whose caller is refused, ``None`` for an accepted one.
+        """Return the error response to a request of an unknown caller, ``None`` for a known one.
 
         Raises:
             HTTPException: if the authentication raises it, or the caller sent too many requests.
@@ -238,7 +238,7 @@ class Access:
         return self._without_token(request)
 
     def _without_token(self, request: Request) -> Response | None:
-        """Return the response to a request without the token; the page exchanges ``?token=`` once."""
+        """Return the response to a request without a valid token; ``?token=`` sets a cookie."""
         given = _token_in_query(request)
         if self._token is None or self._is_presented(request.headers):
             return None
@@ -254,7 +254,7 @@ class Access:
         return _refused(401, wanted, {"WWW-Authenticate": "Bearer"})
 
     def _is_presented(self, headers: Headers) -> bool:
-        """Whether a request presents the token. Several cookies may have this cookie's name."""
+        """Whether a request has the token in a header, or in one of its cookies."""
         token = self._token or ""
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and _equal(bearer, token):
@@ -268,7 +268,7 @@ def _equal(given: str, secret: str) -> bool:
 
 
 def _token_in_query(request: Request) -> str | None:
-    """Return the token in the query, and remove it there, because servers log addresses."""
+    """Remove the token from the query, because servers log addresses, and return the token."""
     query = parse_qsl(request.scope["query_string"].decode("latin-1"))
     others = [(name, value) for name, value in query if name != "token"]
     if len(others) < len(query):
@@ -283,7 +283,7 @@ def _name(header: str) -> str:
 
 
 def _most(scope: Scope) -> int:
-    """Return the most bytes that the body of a request may have, by its route."""
+    """Return the maximum bytes of a request's body, which depend on the route."""
     is_run = scope["path"] == scope.get("root_path", "") + RUNS
     return MAX_RUN_BODY if is_run else MAX_BODY
 

@@ -90,14 +90,14 @@ def agui_route(conversations: Conversations) -> Route:
 
 
 def _is_answer(wanted: RunAgentInput) -> bool:
-    """Whether a run only answers questions that the last run left open."""
+    """Whether a run has only answers to the questions that the last run left open."""
     return bool(wanted.resume) or ends_with_results(wanted.messages)
 
 
 async def _results(
     conversations: Conversations, conversation: Conversation, wanted: RunAgentInput
 ) -> dict[str, FrontEndResult]:
-    """Return the results of the front end's tools; an answering run has nothing else.
+    """Return the results of the front end's tools among the messages of a run.
 
     Raises:
         AnswerRefusedError: if such a run has a result for another tool.
@@ -109,7 +109,7 @@ async def _results(
 async def _check_backlog(
     conversations: Conversations, wanted: RunAgentInput, principal: str | None
 ) -> None:
-    """Check that another run may start, before the server stores anything of it.
+    """Check that few enough runs wait, before the server stores anything of another run.
 
     Raises:
         HTTPException: if too many runs wait, unless this run has started before.
@@ -126,7 +126,7 @@ async def _conversation(
     given: GivenMessage | None,
     principal: str | None,
 ) -> Conversation:
-    """Return the conversation of a run; create a missing thread if the message may be its first.
+    """Return the conversation of a run; create the thread for its first message.
 
     Raises:
         HTTPException: if another principal has the thread, if a missing thread is to be resumed, or
@@ -159,7 +159,7 @@ async def _resume(
     results: Mapping[str, FrontEndResult],
     front_end: FrontEnd,
 ) -> int:
-    """Answer the open questions of a run; return the number of the event before the next run.
+    """Answer the open questions of a conversation; return the number of the last event before.
 
     Raises:
         AnswerRefusedError: if an answer is refused.
@@ -184,7 +184,7 @@ def _reply(entry: ResumeEntry) -> ElicitReply:
 
 
 def _place(wanted: RunAgentInput) -> Place:
-    """Return the message's place: ``forwardedProps: {"headNodeId": …}``, ``null`` for a root."""
+    """Return where to add a message: below the node ``headNodeId``, by default at the head."""
     props: object = wanted.forwarded_props
     given = cast("dict[str, object]", props) if isinstance(props, dict) else {}
     place = given.get("headNodeId", HEAD)

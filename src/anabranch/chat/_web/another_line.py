@@ -1,4 +1,4 @@
-"""Answers a question of a recorded call differently, which starts another line of the call.
+"""Answers a question of a recorded call differently, which starts a second line of the call.
 
 The new line replays the call from the state in which it asked, and continues with the other answer.
 The effects of the new line happen under their own idempotency keys, and the store records them like
@@ -35,7 +35,7 @@ from anabranch.tool import Runtime, Tool
 
 
 class _Replies:
-    """Ends a round of a recorded call with the names of the open questions."""
+    """Ends a round on such a line with the names of the open questions."""
 
     kind: str = "calls room"
 
@@ -62,7 +62,7 @@ async def answer_differently(
     step_id: str,
     reply: ElicitReply,
 ) -> str:
-    """Answer a question of a recorded call of ``tool``; return the name of the new line.
+    """Start a line of a recorded call with another answer; return the line's name.
 
     Raises:
         AnswerRefusedError: if the question does not exist, the answer does not fit, another client
@@ -104,7 +104,7 @@ async def answer_differently(
 
 
 async def _check_time(dependencies: AgentDependencies, store: CallStore, call_id: str) -> None:
-    """Check that a call has time left.
+    """Check that the deadline of a call is not over.
 
     Raises:
         AnswerRefusedError: if the call has expired, or is about to.
@@ -118,7 +118,7 @@ async def _check_time(dependencies: AgentDependencies, store: CallStore, call_id
 
 
 async def _round_that_asked(store: CallStore, record: CallRecord, step_id: str) -> RoundRecord:
-    """Return the last round that ended with the question."""
+    """Return the last round of a recorded call in which the question ``step_id`` was open."""
     for number in range(await latest_number(store, record.call_id), -1, -1):
         ended = await store.round(record.call_id, number)
         if ended is not None and ended.state and step_id in _journal(ended).pending:
@@ -136,7 +136,7 @@ def _journal(ended: RoundRecord) -> Journal:
 
 
 async def _given(store: CallStore, line: str, asked: RoundRecord) -> Mapping[str, Answer]:
-    """Return the answers to the round after ``asked``, of which the new line changes one.
+    """Return the answers that ``line`` got after the round ``asked``; a new line changes one.
 
     Raises:
         AnswerRefusedError: if the question's own client has yet to answer it.

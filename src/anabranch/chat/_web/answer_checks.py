@@ -1,4 +1,4 @@
-"""Checks answers: the question belongs to this thread and has time left, and the answer fits."""
+"""Checks that an answer is for an open question of this thread, is in time, and fits the form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNDONE = "The effects of this call are undone: it cannot be continued."
 
 
 class AnswerRefusedError(Exception):
-    """An answer is refused: it does not fit, or its question does not wait for an answer.
+    """The answer does not fit its question, or the question does not wait for an answer.
 
     Attributes:
         reason: ``unknown``, ``answered``, ``expired`` or ``invalid``. For a second, different
@@ -43,7 +43,7 @@ class AnswerRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnswer:
-    """An answer that fits its question.
+    """An answer, with its question and the path to the question.
 
     Attributes:
         question: the question.
@@ -67,7 +67,7 @@ class AnswerChecks:
     async def first(
         self, question_id: str, given: ElicitReply | FrontEndResult
     ) -> CheckedAnswer | None:
-        """Return a first answer, ``None`` if the question has this answer already.
+        """Check the first answer to a question; return ``None`` if the same answer is stored.
 
         Raises:
             AnswerRefusedError: if the question takes no answer, or not this one.
@@ -84,7 +84,7 @@ class AnswerChecks:
         return read
 
     async def another(self, question_id: str, given: ElicitReply) -> CheckedAnswer:
-        """Return another answer to an answered question.
+        """Check a second, different answer to a question that has an answer.
 
         Raises:
             AnswerRefusedError: if the question takes no answer, or not this one.
@@ -99,7 +99,7 @@ class AnswerChecks:
         return read
 
     async def _read(self, question_id: str, given: ElicitReply | FrontEndResult) -> CheckedAnswer:
-        """Return a question of the thread with an unchecked answer.
+        """Find the question in the thread; return it with the unchecked answer.
 
         Raises:
             AnswerRefusedError: if the question does not exist, or the answer is of another kind.
@@ -114,7 +114,7 @@ class AnswerChecks:
         return CheckedAnswer(node, given, around)
 
     async def _check_time(self, read: CheckedAnswer) -> None:
-        """Check that a first answer is in time and fits.
+        """Check that the first answer to a question is in time and fits the form.
 
         Raises:
             AnswerRefusedError: if the answer is late, or does not fit.
@@ -124,7 +124,7 @@ class AnswerChecks:
             raise AnswerRefusedError("expired", TOO_LATE)
 
     async def _check(self, read: CheckedAnswer, *, is_answered: bool = False) -> PendingQuestion:
-        """Check that a question's call has time left and an answer fits; return the question.
+        """Check that the question's call is open and the answer fits; return the question.
 
         Raises:
             AnswerRefusedError: if the call has expired, or the answer does not fit.

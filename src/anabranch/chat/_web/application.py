@@ -1,4 +1,4 @@
-"""The web application of the chat: a page, a run endpoint of AG-UI, and further routes.
+"""The chat as a web application: its page, its AG-UI endpoint, and its other routes.
 
 A server can serve the application alone (``anabranch web``), or inside another ASGI application.
 """
@@ -63,7 +63,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     closes_store: bool = False,
     code_version: str | None = None,
 ) -> Starlette:
-    """Return the web application.
+    """Return the chat as a web application.
 
     Args:
         store: the store of conversations and their events. A page that returns, or connects to

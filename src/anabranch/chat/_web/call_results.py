@@ -1,4 +1,4 @@
-"""The results of the front end's tools, found among the messages of a run of AG-UI.
+"""Finds the results of the front end's tools among the messages of an AG-UI run.
 
 A client sends its whole transcript with each run. Only tool messages of the last turn, between the
 user's previous message and the present one, can be new. Clients put a result after its call, and
@@ -32,14 +32,14 @@ NONE_WAITS = "No tool of the front end waits for a result."
 
 
 def ends_with_results(messages: Sequence[Message]) -> bool:
-    """Whether a run's messages end with results of tools, without a message of the user."""
+    """Whether the last of a run's messages is a tool's result, and not the user's message."""
     return bool(messages) and messages[-1].role != "user" and bool(_given(messages))
 
 
 async def new_results(
     agent: Agent, thread_id: str, messages: Sequence[Message]
 ) -> dict[str, FrontEndResult]:
-    """Return the results of open calls by their questions; other messages are history.
+    """Return the results of the front end's open calls, by the ids of the calls' nodes.
 
     Raises:
         HTTPException: if a result has more than text.
@@ -56,7 +56,7 @@ async def new_results(
 async def all_results(
     agent: Agent, thread_id: str, messages: Sequence[Message]
 ) -> dict[str, FrontEndResult]:
-    """Return the results with which a run continues, by the questions that are their calls.
+    """Return the results that a run brings, by the nodes of their calls; refuse any other result.
 
     If none of these calls is open, an earlier run may have brought the results. A message that repeats
     the server's or an earlier run's message is no result.
@@ -89,7 +89,7 @@ async def all_results(
 
 
 async def _check_known(agent: Agent, end: PathEnd, given: ToolMessage) -> None:
-    """Check that a message is for a call of the conversation, and not for an open one of the server.
+    """Check that a tool message repeats a known result, or is for another call of the thread.
 
     Raises:
         AnswerRefusedError: if the message is for no call, or differs from the server's own result.
@@ -112,7 +112,7 @@ def _is_called(nodes: Sequence[Node], use_id: str) -> bool:
 
 
 def _given(messages: Sequence[Message]) -> list[ToolMessage]:
-    """Return the tool messages of a transcript's last turn, before the user's message at its end."""
+    """Return the tool messages after the user's last message but one, which a new run brings."""
     left = list(messages)
     while left and left[-1].role == "user":
         left.pop()

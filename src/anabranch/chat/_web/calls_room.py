@@ -1,4 +1,4 @@
-"""The recorded calls of the application's store, in the detail that its author lets a browser see.
+"""The routes of the page that shows recorded calls, in as much detail as the author allows.
 
 GET  /rooms                    the names of the page's rooms in addition to the chat
 GET  /calls                    the calls, the last started first: tool=, status=, after=, limit=
@@ -45,7 +45,7 @@ LARGEST_VALUE = 20_000
 
 
 class CallsRoom:
-    """The routes over recorded calls.
+    """The routes that list and show recorded calls, and answer their questions differently.
 
     Args:
         conversations: has the agent, and the conversations that calls are part of.
@@ -69,7 +69,7 @@ class CallsRoom:
         ]
 
     async def calls(self, request: Request) -> Response:
-        """Return a page of calls."""
+        """Return one page of the list of recorded calls."""
         query = request.query_params
         status, limit = query.get("status"), query.get("limit", str(PAGE))
         if status is not None and status not in NAMED:
@@ -88,7 +88,7 @@ class CallsRoom:
         return _json({"shows": self._shows, "calls": shown})
 
     async def call(self, request: Request) -> Response:
-        """Return one call."""
+        """Return one recorded call."""
         record = await self._find(request.path_params["id"])
         now = self._agent.dependencies.clock.now()
         call = await read_call(self._policy.store, record, now)
@@ -106,7 +106,7 @@ class CallsRoom:
         )
 
     async def answer(self, request: Request) -> Response:
-        """Answer a question differently; the tool repeats its work from there on."""
+        """Answer a question differently; a copy of the call continues with that answer."""
         if self._shows != "values":
             raise HTTPException(403, "This application shows no questions, so it takes no answers.")
         record = await self._find(request.path_params["id"])
@@ -128,7 +128,7 @@ class CallsRoom:
     async def _answer_in(
         self, conversation: Conversation, record: CallRecord, body: CallAnswerBody
     ) -> Mapping[str, str]:
-        """Answer a question differently in its conversation; return where the conversation continues."""
+        """Answer a question of a conversation's call differently; return the thread and the run."""
         thread_id, step_id = conversation.thread_id, body.step_id
         asked = await self._conversations.questions.asked_by(thread_id, record.call_id, step_id)
         if asked is None:
@@ -148,7 +148,7 @@ class CallsRoom:
     async def _conversation(
         self, request: Request, record: CallRecord
     ) -> tuple[Conversation | None, bool]:
-        """Return the caller's conversation around a call, and whether another user owns one."""
+        """Return the conversation of a call, and whether the call belongs to another user."""
         if not record.thread:
             return None, False
         principal = caller_of(request).principal
@@ -161,7 +161,7 @@ class CallsRoom:
 
 
 def rooms_route() -> Route:
-    """Return the route that names the page's rooms in this application."""
+    """Return the route that lists the page's optional parts, such as recorded calls."""
 
     async def serve(request: Request) -> Response:
         rooms: list[str] = request.app.state.rooms
@@ -171,7 +171,7 @@ def rooms_route() -> Route:
 
 
 def _bounded(call: RecordedCall) -> dict[str, Any]:
-    """Return a call as JSON with large values cut."""
+    """Return a call as JSON, with large values shortened."""
     shown = call.model_dump(mode="json")
     for each in (shown, *shown["steps"]):
         for name in ("arguments", "value", "error"):

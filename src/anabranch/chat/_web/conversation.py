@@ -1,4 +1,4 @@
-"""One conversation on the web: one turn at a time, which any number of pages can watch.
+"""One conversation on the web: one turn runs at a time, and any number of pages may follow it.
 
 A user's message or answer starts a run, and the conversation stores the run with its input. Then
 the conversation calls a worker, in this process or another, which does the run's work
@@ -49,7 +49,7 @@ LOOK = "look"
 
 
 class Conversation:
-    """The conversation in one thread.
+    """The conversation in one thread: starts runs, takes answers, and stops runs.
 
     Args:
         agent: leads the conversation.
@@ -98,11 +98,11 @@ class Conversation:
         """A turn that started here, and that no worker has taken yet."""
 
     async def is_running(self) -> bool:
-        """Whether any process has an unfinished run; a run that waits at a question is finished."""
+        """Whether any process has a run of this conversation that is not finished."""
         return await self._right.open_run() is not None
 
     async def position(self) -> EventId:
-        """Return the id of the event after which a reader of the tree continues.
+        """Return the id of the event after which a page that has read the tree must read on.
 
         Without a run, this is the id of the last event. During a run, this is the id of the event
         before the run, because the tree does not have all events of the run yet.
@@ -113,13 +113,13 @@ class Conversation:
 
     @property
     def is_idle(self) -> bool:
-        """Whether this process does nothing in the conversation."""
+        """Whether this process has no work in the conversation and no events to store."""
         in_progress = not self._runs.is_idle or self._new or self._lock.locked()
         return not in_progress and self.log.is_written
 
     @property
     def is_untaken(self) -> bool:
-        """Whether a run has started for this process, which is working on others."""
+        """Whether a run waits here until this process has finished work on other runs."""
         return self._new is not None
 
     # -- actions of users --------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Conversation:
                 await run_shielded(self._call_worker(turn))
 
     async def _queue(self, run_id: str, message: Message, front_end: FrontEnd | None) -> bool:
-        """Let a message follow the turn that waits for a time; return whether it will.
+        """Queue a message behind a turn that waits for a time; return false if no turn waits so.
 
         A message after the head follows the end of that turn, which moves the head.
         """
@@ -203,7 +203,7 @@ class Conversation:
                 await run_shielded(self._call_worker(turn))
 
     async def _add_results(self, turn: LiveTurn, results: Mapping[str, FrontEndResult]) -> None:
-        """Store results of tools before the message, unless the tools have others meanwhile."""
+        """Store the results of front-end tools; a result that comes too late is dropped."""
         current_turn.set(turn)
         for question_id, result in results.items():
             with suppress(QuestionAnsweredError, QuestionExpiredError):
@@ -215,7 +215,7 @@ class Conversation:
         run_id: str,
         front_end: FrontEnd | None = None,
     ) -> int | None:
-        """Answer questions, all or none; return the number of the event before their tools continue.
+        """Answer questions, all or none; return the number of the last event before the answers.
 
         If the turn still runs another tool of the same reply, it takes up the answers. If the
         questions already have these answers, nothing happens: a repeated run gets its events again,
@@ -254,7 +254,7 @@ class Conversation:
             return after
 
     async def answer_differently(self, question_id: str, given: ElicitReply, run_id: str) -> None:
-        """Answer a question again, which starts another line with its tools.
+        """Answer an answered question again, so that its tool continues on a second line.
 
         If a line with this answer has ended, nothing happens.
 
@@ -277,7 +277,7 @@ class Conversation:
                 await run_shielded(self._call_worker(turn))
 
     async def finish_empty(self, run_id: str) -> int:
-        """Report a run without work; return the number of the event before it."""
+        """Report a run that has no work; return the number of the last event before the run."""
         turn = self._new_turn()
         try:
             after = await turn.begin(started(self.log.shown_id, run_id))
@@ -287,7 +287,7 @@ class Conversation:
         return after
 
     async def stop(self) -> bool:
-        """Stop the unfinished run and wait for its end; return whether there was one.
+        """Stop the unfinished run and wait for its end; return false if no run is unfinished.
 
         If no worker had the run, call one for the effects of its tools.
         """
@@ -299,7 +299,7 @@ class Conversation:
         return is_stopped
 
     async def _call_worker(self, turn: LiveTurn) -> None:
-        """Let a worker take the run, if it has started; after a failure, a worker looks for it later."""
+        """Leave a started run to a worker; return the run's wake to the engine."""
         if self._keeps_new and turn.is_new:
             self._new, waits = turn, turn.run
         else:
@@ -308,12 +308,12 @@ class Conversation:
             await self._wake(waits)
 
     async def _wake(self, run: TurnRecord) -> None:
-        """Call a worker for a waiting run, at the run's time if it has one."""
+        """Tell the engine to wake a worker for a waiting run, now or at the run's time."""
         # The run may have waited for this version before, under the same name, whose wake is done.
         await self._call(run.wake, self._right.now() if run.version else run.wakes_at, run.version)
 
     async def _look(self, at: float) -> None:
-        """Call a worker at a time, to see whether tools can continue."""
+        """Tell the engine to wake a worker at a time, which checks whether tools can continue."""
         await self._call(LOOK, at)
 
     async def _call(self, name: str, at: float, version: str = "") -> None:
@@ -328,7 +328,7 @@ class Conversation:
             )
 
     async def close(self) -> None:
-        """Leave the runs without a worker to other processes, and store the reported events."""
+        """Leave this process's unstarted run to other processes, and store all reported events."""
         turn, self._new = self._new, None
         if turn is not None:
             await turn.hand_over()
@@ -337,7 +337,7 @@ class Conversation:
     # -- work of a worker ------------------------------------------------------------------
 
     async def advance(self, wake: Wake) -> None:
-        """Work on the waiting run, if there is one, to its end or its next wait.
+        """Work on the run that waits, if there is one, until it ends or waits again.
 
         Raises:
             StoreError: if the store fails.

@@ -1,4 +1,4 @@
-"""The conversations of a web application: the agent, its threads, their runs and their upkeep.
+"""The conversations of a web application: finds, creates, runs and tends its threads.
 
 One agent serves all threads. Each event goes to the thread in which it happens: the context of the
 running task names the turn.
@@ -63,7 +63,7 @@ FLUSH = 5.0
 
 
 class Conversations:
-    """All threads of one application.
+    """All conversations of one application, which share an agent and a store.
 
     Args:
         store: stores the threads.
@@ -157,7 +157,7 @@ class Conversations:
         return None
 
     async def begin(self, thread: Thread) -> Conversation | None:
-        """Create a thread that :meth:`find` has not found, and return its conversation.
+        """Create the thread, whose id is unused, and return its conversation.
 
         The result is ``None`` if another process creates the same thread at this moment.
         """
@@ -171,7 +171,7 @@ class Conversations:
         return None
 
     async def _created(self, thread: Thread) -> Thread:
-        """Store a thread and return it, or the thread that is stored under its id."""
+        """Store a new thread and return it; if its id is in use, return the stored thread."""
         try:
             await self.agent.store.create_thread(thread)
         except StoreError:
@@ -197,7 +197,7 @@ class Conversations:
         return found
 
     def _work_untended(self) -> None:
-        """Start a task that works on runs, if the application's lifespan has started none.
+        """Start a task that works on runs, if no lifespan of the application has started one.
 
         An application that is mounted in another, or called without a server, has no lifespan.
         """
@@ -214,7 +214,7 @@ class Conversations:
         return sum(each.is_untaken for each in self._threads.values())
 
     async def advance(self, wake: Wake) -> None:
-        """Work on the run of a thread, if the run waits for a worker."""
+        """Work on the run for which the engine woke this worker, if the run still waits."""
         thread_id = wake.call
         conversation = self._threads.get(thread_id)
         if conversation is None:
@@ -231,7 +231,7 @@ class Conversations:
 
     @asynccontextmanager
     async def running(self, concurrency: int | None) -> AsyncGenerator[None]:
-        """Work on up to ``concurrency`` runs at a time, and do the periodic jobs, inside the block.
+        """In the block, work on up to ``concurrency`` runs at a time, and do the periodic jobs.
 
         Without ``concurrency``, other processes work on the runs. At the end of the block, unfinished
         runs continue in other processes or after a restart. If the store of calls is in this
@@ -259,7 +259,7 @@ class Conversations:
         yield from self.upkeep.jobs()
 
     async def _work(self, concurrency: int) -> None:
-        """Work on the runs for which the engine calls this process, and on due runs."""
+        """Work on runs for which the engine wakes this process, and on due runs in the store."""
         slots = asyncio.Semaphore(concurrency)
 
         async def advance(wake: Wake) -> None:
@@ -295,7 +295,7 @@ class Conversations:
             )
 
     async def close(self) -> None:
-        """Leave the runs without a worker to other processes, and store the reported events."""
+        """Leave unstarted runs to other processes, and store all reported events."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH):
                 for conversation in self._threads.values():

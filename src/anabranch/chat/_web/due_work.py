@@ -1,4 +1,4 @@
-"""The runs that a worker must take, as the store has them, and the loop that takes them.
+"""Finds the runs that need a worker in the store, and lets this process work on them.
 
 The loop of each worker finds a run whose worker has left it or is dead, a run whose time has come, and
 tools that can continue without a run. An engine only calls a worker earlier, so a lost wake delays a
@@ -30,7 +30,7 @@ RUNNING = 1_000
 
 
 class DueWork:
-    """Finds due runs, and lets this process work on them.
+    """Finds the runs that need a worker, and works on them in this process.
 
     The store names dead processes if it can tell. For other processes, their leases decide. A lease
     that is over by this clock may be valid by its owner's clock. So a lease counts as over only after
@@ -53,7 +53,7 @@ class DueWork:
     async def work(
         self, slots: asyncio.Semaphore, advance: Callable[[Wake], Awaitable[None]]
     ) -> NoReturn:
-        """Work on due runs, each in one of the free ``slots``, until cancelled."""
+        """Until cancelled, work on runs that need a worker, at most one in each of ``slots``."""
         tasks: set[asyncio.Task[None]] = set()
         try:
             while True:
@@ -80,7 +80,7 @@ class DueWork:
         found += await self.claim(limit)
 
     async def claim(self, limit: int = AT_ONCE) -> Sequence[Wake]:
-        """Return wakes for due runs; of several processes, one gets each run.
+        """Return wakes for runs that need a worker; no two processes get the same run.
 
         Raises:
             StoreError: if the store fails.
@@ -93,7 +93,7 @@ class DueWork:
         return [Wake(thread, LOOK, RUNS, not_before=now) for thread in claimed]
 
     async def _leave_dead(self, now: float) -> None:
-        """Let any worker take the runs of dead processes."""
+        """Let any worker take the runs whose processes are dead."""
         before, self._seen = self._seen, {}
         turns = await self._events.overdue(now + SECONDS, RUNNING, is_running=True)
         dead = await self._events.processes.dead({turn.process for _, turn in turns} - {""})
@@ -107,6 +107,6 @@ class DueWork:
 
 
 async def _advance(wake: Wake, advance: Callable[[Wake], Awaitable[None]]) -> None:
-    """Work on a run; after a failure, the run is due again."""
+    """Work on a run; log an error, after which the run is due again."""
     with observe_wake(wake.call, wake.turn, wake.tool, wake.trace):
         await run_job(f"the run of {wake.call!r}", partial(advance, wake))

@@ -1,4 +1,4 @@
-"""An agent's events as events of AG-UI 1.0.
+"""Maps the events of an agent to the events of AG-UI 1.0.
 
 A model's reply maps to a text message, and a tool use to a tool call. Events of a branch carry its
 ``subagentRunId``. Log lines and progress of tools map to custom events. A custom event with each node's id
@@ -56,7 +56,7 @@ Mapped: TypeAlias = BaseEvent | TextPiece
 
 
 class EventMapping:
-    """Maps the events of one run in order."""
+    """Maps the events of one run to AG-UI, in order."""
 
     def __init__(self) -> None:
         self._branches: dict[str, str] = {}
@@ -73,11 +73,11 @@ class EventMapping:
         """Ids of the run's notices that were reported."""
 
     def continue_after(self, events: Collection[bytes]) -> None:
-        """Note the logged events of a run that was cut off, whose notices happen again."""
+        """Read the stored events of an interrupted run, so that no notice is sent twice."""
         self._noticed.update(name for name in _ids_in(events, NOTICE) if name)
 
     def map(self, event: Event) -> Iterator[Mapped]:
-        """Yield an event of an agent as events of AG-UI; a repeated notice becomes no event.
+        """Yield the AG-UI events for an event of an agent; a repeated notice yields none.
 
         A round runs again if its lease expires or its store fails, and the turn then repeats
         notices. :meth:`added` maps the nodes and results, and the calls of tools in nodes.
@@ -124,7 +124,7 @@ class EventMapping:
         return CustomEvent(name=name, value=value, subagent_run_id=branch)
 
     def end(self, *, suspended: bool = False, last: Node | None = None) -> Iterator[BaseEvent]:
-        """Yield the ends of all open messages and branches, ``suspended`` if another run continues.
+        """Yield the events that end all open messages and branches.
 
         The node ``last`` ends its own message.
         """
@@ -136,7 +136,7 @@ class EventMapping:
             yield self._suspended(branch) if suspended else _succeeded(branch)
 
     def _suspended(self, branch: str) -> BaseEvent:
-        """Return the end of a branch that continues later, after the answers to its questions."""
+        """Return the event that ends a branch for now, until its questions are answered."""
         asked = list(self._asked.get(branch, ()))
         return SubagentFinishedEvent(
             subagent_run_id=branch,
@@ -145,7 +145,7 @@ class EventMapping:
         )
 
     def _ask(self, node: Node) -> None:
-        """Note a question or an answer in a branch, and in the branches around it."""
+        """Note that a question in a branch is open, or that it is answered."""
         branch = self._branches.get(node.id)
         while branch is not None and node.kind in ASIDE:
             asked = self._asked.setdefault(branch, {})
@@ -175,7 +175,7 @@ class EventMapping:
             yield _started(start)
 
     def added(self, events: Iterable[NodeAdded | ToolEnded]) -> Iterator[Mapped]:
-        """Yield the events to store together with nodes and results; :meth:`note` then notes the nodes.
+        """Yield the AG-UI events that the store adds together with nodes and results.
 
         A node that calls tools reports the calls, so followers see a call before its effects.
         """
@@ -191,7 +191,7 @@ class EventMapping:
                         yield _ended(use, result, branches.get(result.node_id))
 
     def note(self, node: Node) -> Sequence[BaseEvent]:
-        """Note a stored node; return the events that follow if another process has stored it."""
+        """Note a stored node; return further events for a node that another process stored."""
         parent = node.parent_id or ""
         branch = _branch_of(node, self._branches)
         if branch is not None:
@@ -233,7 +233,7 @@ class EventMapping:
 
 
 def _branch_of(node: Node, branches: Mapping[str, str]) -> str | None:
-    """Return the branch of a node below nodes whose branches are known."""
+    """Return the id of the branch that a node is in; ``branches`` has the nodes above."""
     return node.id if node.kind == "branch" else branches.get(node.parent_id or "")
 
 
@@ -254,12 +254,12 @@ def _ended(use: ToolUseBlock, result: Result, branch: str | None) -> BaseEvent:
 
 
 def shown_in(events: Iterable[bytes]) -> set[str]:
-    """Return the ids of the nodes that the events of a log announce."""
+    """Return the ids of the nodes that the stored ``events`` report."""
     return _ids_in(events, NODE)
 
 
 def _ids_in(events: Iterable[bytes], name: str) -> set[str]:
-    """Return the ids in custom events with this name, which may follow a branch's id."""
+    """Return the ids in the custom events that have this name."""
     named = b'"name":"%s","value":' % name.encode()
     custom = (each for each in events if each.startswith(b'{"type":"CUSTOM"') and named in each)
     found = (CustomEvent.model_validate_json(each) for each in custom)
@@ -276,5 +276,5 @@ def _succeeded(branch: str) -> BaseEvent:
 
 
 def shown_node(node: Node) -> dict[str, object]:
-    """Return a node in the form for the page."""
+    """Return a node in the form that the page reads."""
     return {**node_to_json(node, node.content, None), **shown_data(node)}

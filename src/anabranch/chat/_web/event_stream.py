@@ -1,4 +1,4 @@
-"""Server-sent events: the events of a thread as an HTTP response.
+"""Sends the events of a thread to a client, as server-sent events.
 
 Unread events stay in the store: a response to a slow reader holds at most one batch.
 """
@@ -26,7 +26,7 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
 class EventStream(Response):
-    """The events of ``log`` after a number or an event, sent as they happen.
+    """A response that sends the events of ``log`` as they happen, starting after ``after``.
 
     Args:
         log: the thread's log.
@@ -64,7 +64,7 @@ class EventStream(Response):
         self._is_quiet = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the reader disconnects, the run ends, the store fails, or the server stops."""
+        """Send events until the client leaves, the run ends, or the store or the server stops."""
         with self._place:
             await self._respond(scope, receive, send)
 
@@ -113,7 +113,7 @@ class EventStream(Response):
 
 
 def _until_end(events: Sequence[bytes]) -> int | None:
-    """Return the number of events up to the end of a run, ``None`` if no run ends here."""
+    """Return the number of events up to the end of a run, ``None`` if ``events`` end no run."""
     ends = (place for place, event in enumerate(events, 1) if event.startswith(RUN_ENDS))
     return next(ends, None)
 

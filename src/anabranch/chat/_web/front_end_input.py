@@ -66,7 +66,7 @@ def _check_size(what: str, given: Sequence[OfferedTool] | Sequence[Context]) -> 
 
 
 def _check_names(names: Sequence[str], agent: Agent) -> None:
-    """Check that each name is unique, as written and as sent to a provider."""
+    """Check that no two tools have the same name, or the same name in requests to a provider."""
     for name in names:
         if NAME.fullmatch(name) is None:
             raise HTTPException(
@@ -101,7 +101,7 @@ def _spec(tool: OfferedTool) -> ToolSpec:
 
 
 def _problem(schema: object) -> str | None:
-    """Return the reason why no tool can have these parameters, ``None`` if one can."""
+    """Return why a tool cannot have these parameters, ``None`` if it can."""
     if not isinstance(schema, dict):
         return "they must be a JSON Schema of an object"
     given = cast("dict[str, JsonValue]", schema)
@@ -110,7 +110,7 @@ def _problem(schema: object) -> str | None:
 
 @lru_cache(maxsize=500)
 def _schema_problem(schema: bytes) -> str | None:
-    """Return the reason why no provider accepts a schema; cached, as each run repeats the schemas."""
+    """Return why providers reject a schema, ``None`` for a good schema; results are cached."""
     try:
         folded(from_json(schema))
     except UnusableSchemaError as error:

@@ -1,4 +1,4 @@
-"""A turn that this process works on, reported to its thread's log as a run of AG-UI.
+"""A turn that this process works on; the thread's log stores its events as an AG-UI run.
 
 A run that waits for a user ends with an interrupt for each question; another run continues from there.
 """
@@ -48,7 +48,7 @@ current_turn: ContextVar[LiveTurn] = ContextVar("current_turn")
 
 
 class LiveTurn:
-    """Reports the events of one turn, even while another process works on the run.
+    """Reports the events of one turn to the thread's log, as a run of AG-UI.
 
     Args:
         log: receives the events.
@@ -90,11 +90,11 @@ class LiveTurn:
 
     @property
     def is_new(self) -> bool:
-        """Whether the run started in this process, which still has its right: no work is done yet."""
+        """Whether this process started the run, still has its lease, and has done no work on it."""
         return self._begun is not None and self._lease is not None and not self._is_lost
 
     async def begin(self, started: RunStartedEvent, *, works: bool = False) -> int:
-        """Report the start of a run; return the number of the event before it.
+        """Report the start of a run; return the number of the last event before the run.
 
         A run that any process has started before does not start again. The caller must call
         :meth:`hand_over` afterwards, even after an error. A process that ``works`` on
@@ -107,7 +107,7 @@ class LiveTurn:
         return await self.begin_with(started.run_id, encoded(started), works=works)
 
     async def begin_with(self, run_id: str, event: bytes, *, works: bool = False) -> int:
-        """Begin as :meth:`begin` does, with the event of the start as it is stored."""
+        """Begin as :meth:`begin` does; ``event`` is the start event in the stored form."""
         begun = await self._right.begin(run_id, event, self._on_lost, works=works)
         if begun is None:
             return await self._log.begun(run_id) or 0
@@ -116,7 +116,7 @@ class LiveTurn:
         return begun.last - 1
 
     async def take(self, *, to_end: bool = False) -> bool:
-        """Take the thread's run, if the run waits for a worker such as this process.
+        """Take the lease on the thread's run if the run waits for a worker; return whether it did.
 
         With ``to_end``, take it from the wait for any version, in order to end it.
 
@@ -129,7 +129,7 @@ class LiveTurn:
         return self._lease is not None
 
     async def read(self) -> list[bytes]:
-        """Return the events of the run so far, and end the messages that a dead process left open.
+        """Return the run's events so far, and end the messages that a dead process left open.
 
         From then on, a request to stop ends the run, even a request sent earlier. A run whose start
         was not stored has no events.
@@ -158,14 +158,14 @@ class LiveTurn:
             self.task.cancel()
 
     def _on_lost(self) -> None:
-        """Stop without a report, because another process now runs in the thread."""
+        """Cancel the work without a report, because another process has taken the run."""
         self._is_lost = True
         self.suspension.begin()
         if self.task is not None:
             self.task.cancel()
 
     async def write(self, store: TreeStore, added: Addition) -> None:
-        """Store nodes and results together with their events, and with the turn's end after its last reply.
+        """Store nodes and results with their events; the turn's last reply also ends the turn.
 
         A worker stores nothing after another has taken the run. A user's answer is stored anyway.
         """
@@ -186,13 +186,13 @@ class LiveTurn:
             self._mapping.note(node)
 
     def _is_last(self, added: Addition) -> bool:
-        """Whether the turn ends with an addition: a whole reply at the head, without a queued run."""
+        """Whether an addition ends the turn: a whole reply at the head, with no run queued."""
         is_at_head = any(each.name == HEAD for each in added.refs)
         may_be_followed = self.run is None or self.run.wakes_at > 0
         return is_at_head and is_whole(added.nodes[-1]) and not may_be_followed
 
     async def on_event(self, event: Event) -> None:
-        """Add an event of the agent to the log; the store has those of nodes and results already.
+        """Add an event of the agent to the log; :meth:`write` stores those of nodes and results.
 
         Before a tool starts, stop if another process has the run.
         """
@@ -204,29 +204,29 @@ class LiveTurn:
         await self._log.room()
 
     def _is_over(self) -> bool:
-        """Whether the lease has expired, so that another process may have the run."""
+        """Whether the lease has expired: another process may have taken the run."""
         return self._lease is not None and self._lease.is_over
 
     def _leave_if_over(self) -> None:
-        """Stop as after the loss of the lease, from any place in the turn."""
+        """Cancel the work on the turn if this process may have lost the run."""
         if self.suspension.begun and self.task is not None:
             if self.task is not asyncio.current_task():
                 self.task.cancel()
             raise asyncio.CancelledError
 
     async def follows_a_stop(self) -> bool:
-        """Whether the run before this new one was stopped."""
+        """Whether a user stopped the run before this new run."""
         before = reversed(await self._log.read(0, self._after + 1))
         end = next((each for each in before if each.startswith(RUN_ENDS)), b"")
         return STOPPED in end
 
     @property
     def has_slept(self) -> bool:
-        """Whether a call of the turn slept at the time of :meth:`take` or later, and may still sleep."""
+        """Whether a call of the turn may be sleeping, since this process took the run."""
         return self.times.has_slept or (self.run is not None and self.run.wakes_at > 0)
 
     async def ask(self, interrupts: list[Interrupt], until: float = 0.0) -> None:
-        """Report that the run waits for the answers to these questions, which the store already has.
+        """Report that the run ends with these questions, which the store has.
 
         Without a question, the run waits for calls of the front end's tools: AG-UI ends it as a
         success. With ``until``, a worker looks at the thread then, unless another run starts before.
@@ -239,12 +239,12 @@ class LiveTurn:
             await self._finish(success, until, continues=True)
 
     async def succeed(self, *, is_empty: bool = False) -> None:
-        """Report the turn's end; ``is_empty`` marks a turn without any work."""
+        """Report that the turn has ended; ``is_empty`` marks a turn without any work."""
         until = self.times.earliest() if is_empty else 0.0
         await self._finish(RunFinishedSuccessOutcome(type="success"), until)
 
     async def stop(self) -> None:
-        """Report that the turn was stopped."""
+        """Report that a user stopped the turn."""
         await self._finish(RunFinishedCancelledOutcome(type="cancelled"), self.times.earliest())
 
     async def fail(self, message: str) -> None:
@@ -255,7 +255,7 @@ class LiveTurn:
     async def hand_over(
         self, *, is_called: bool = False, version: str = "", until: float = 0.0
     ) -> TurnRecord | None:
-        """Let the run wait for a worker; return it, ``None`` if it has ended or never started.
+        """Leave the run to a worker; return the waiting run, ``None`` if there is none.
 
         ``is_called`` means that the caller calls a worker next; otherwise any worker looks for the
         run. With a ``version``, only a worker of that version takes the run; with ``until``, a worker
@@ -274,7 +274,7 @@ class LiveTurn:
             return lease.turn
 
     async def drop(self) -> None:
-        """Release the thread without a report."""
+        """Release the lease on the run, without reporting an event."""
         if (lease := await self._leave()) is not None:
             async with lease:
                 pass
@@ -294,7 +294,7 @@ class LiveTurn:
         return RunFinishedEvent(thread_id=self._log.shown_id, run_id=run_id, outcome=outcome)
 
     async def _end(self, *events: BaseEvent, until: float = 0.0) -> None:
-        """Report the end of the run, if one is in progress; the events end its turn.
+        """Report the end of the run by ``events``, and end its turn; nothing happens without a run.
 
         With ``until``, a worker looks at the thread then.
         """
@@ -308,7 +308,7 @@ class LiveTurn:
             self._log.add(events, lease=lease, ends=True, look_at=until or None)
 
     async def _leave(self) -> TurnLease | None:
-        """Stop waiting for a stop; return the lease, once."""
+        """End the watch for requests to stop; return the lease, ``None`` at a second call."""
         lease, self._lease = self._lease, None
         if lease is not None and self._stopping is not None:
             await run_shielded(cancel_and_wait([self._stopping]))

@@ -1,4 +1,4 @@
-"""The writer of an application's logs: stores added events soon, those of all threads together.
+"""Stores the events of all threads of an application in batches, soon after they are added.
 
 Adding never waits for the store. The writer stores one batch at a time, with all events that all threads
 added by then: a few times in a frame of the page at most, and less often the slower the store is. So
@@ -37,7 +37,7 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
 class LogWriter:
-    """Stores added events in their order within each thread.
+    """Stores the added events of all threads, in their order within each thread.
 
     Args:
         events: the store of the events.
@@ -65,7 +65,7 @@ class LogWriter:
         ends: bool = False,
         look_at: float | None = None,
     ) -> None:
-        """Add events to a thread's log; the store drops them if ``lease`` has another owner by then.
+        """Add events to a thread's log; if ``lease`` is lost by then, the store drops the events.
 
         With ``ends``, the events end the turn of the lease, and a worker looks at the thread at
         ``look_at``.
@@ -88,22 +88,22 @@ class LogWriter:
             self._task = asyncio.create_task(self._write())
 
     def _place(self, thread_id: str, lease: RenewedLease | None) -> WaitingEvents:
-        """Return the batch in which new events wait: the last one, or a new one after it."""
+        """Return the thread's batch to which new events may be added; start a batch if needed."""
         waiting = self._waiting.setdefault(thread_id, [])
         if not waiting or not waiting[-1].has_room(lease):
             waiting.append(WaitingEvents(lease))
         return waiting[-1]
 
     def size(self, thread_id: str) -> int:
-        """Return the number of bytes of a thread that wait for a batch."""
+        """Return how many bytes of a thread's events are not stored yet."""
         return sum(each.size for each in self._waiting.get(thread_id, ()))
 
     def is_written(self, thread_id: str) -> bool:
-        """Whether the store has all events added to a thread."""
+        """Whether the store has all events that were added to a thread."""
         return thread_id not in self._waiting and thread_id not in self._storing
 
     async def flush(self, thread_id: str) -> None:
-        """Wait until the store has all events that were added to a thread before."""
+        """Wait until the store has all events that the thread has so far."""
         if waiting := self._waiting.get(thread_id):
             self._call_for(thread_id)
             await waiting[-1].is_stored.wait()
@@ -130,7 +130,7 @@ class LogWriter:
             self._end_batch()
 
     def _take(self, *, all_threads: bool) -> Mapping[str, WaitingEvents]:
-        """Return the events to store: of all threads, or of the threads that a caller flushes."""
+        """Remove and return the next batches: of all threads, or of threads that must not wait."""
         urgent, self._urgent = self._urgent, set()
         self._called.clear()
         names = list(self._waiting) if all_threads else urgent & self._waiting.keys()
@@ -155,7 +155,7 @@ class LogWriter:
         self._storing = {}
 
     async def _store(self, batch: Mapping[str, WaitingEvents]) -> None:
-        """Store a batch once, even if the store fails after writing it."""
+        """Store a batch once, even if an append fails after the store has written it."""
         key, until = next(self._keys), self.clock.now() + PATIENCE
         new = [each.to_store(name, key) for name, each in batch.items()]
         is_tried = False

@@ -1,4 +1,4 @@
-"""The routes over the caller's memories: list, search, show with their sources, and forget.
+"""The routes of the page that lists, searches, shows and deletes the caller's memories.
 
 GET    /memories         the latest, or with query= the most relevant
 GET    /memories/{id}    one with all its data, and whether the caller may forget it
@@ -29,7 +29,7 @@ LONGEST_QUERY = 1_000
 
 
 class MemoryRoom:
-    """The routes over memories.
+    """The routes that list, show and delete memories.
 
     Args:
         banks: the memories of all callers, of which each caller sees its own.
@@ -44,7 +44,7 @@ class MemoryRoom:
         ]
 
     async def memories(self, request: Request) -> Response:
-        """Return the latest memories, or the most relevant to a query."""
+        """Return the caller's latest memories, or those that fit a query best."""
         bank, query = self._bank(request), request.query_params.get("query", "").strip()
         if len(query) > LONGEST_QUERY:
             raise HTTPException(422, f"A query has at most {LONGEST_QUERY} characters.")
@@ -52,14 +52,14 @@ class MemoryRoom:
         return _json([shown(memory).model_dump() for memory in found])
 
     async def memory(self, request: Request) -> Response:
-        """Return a memory with its source."""
+        """Return one memory, with the work it was learned from."""
         found = await self._find(request)
         whole = found.model_dump(mode="json", exclude={"scope"})
         writable = found.scope in self._bank(request).writable
         return _json({**whole, **shown(found).model_dump(), "writable": writable})
 
     async def forget(self, request: Request) -> Response:
-        """Delete a memory, if the caller may write in its bank."""
+        """Delete a memory, if the caller may write in the memory's scope."""
         found = await self._find(request)
         try:
             await self._bank(request).forget(found.id)

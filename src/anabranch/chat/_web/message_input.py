@@ -1,4 +1,4 @@
-"""The user's message of an AG-UI run: its text, and the files in its parts.
+"""Reads the user's message from an AG-UI run: its text, and its files.
 
 A client sends a file as base64, and the server stores the file under its digest. The file's bytes decide
 its type. An address stays an address: the model's provider fetches it, and this server never does.
@@ -30,7 +30,7 @@ _ANY_TYPE = {"image": "image/*", "audio": "audio/*", "document": "application/oc
 
 
 class RunInput(RunAgentInput):
-    """The input of a run, in which files may have the form ``binary`` of AG-UI before 1.0."""
+    """The input of a run; its files may have the form ``binary`` of earlier AG-UI versions."""
 
     @model_validator(mode="before")
     @classmethod
@@ -50,7 +50,7 @@ def _list(given: object) -> Sequence[Any]:
 
 
 def _present_part(part: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return a ``binary`` part as a part of AG-UI 1.0, and any other part unchanged."""
+    """Return a ``binary`` part in the form of AG-UI 1.0; return any other part unchanged."""
     fields = _object(part)
     if fields.get("type") != "binary":
         return part
@@ -72,7 +72,7 @@ class GivenMessage:
 
 
 def given_message(wanted: RunAgentInput, place: Place) -> GivenMessage:
-    """Return the last message of a run's input, which must be the user's.
+    """Return the last message of a run's input; refuse a message that is not the user's.
 
     Raises:
         HTTPException: if the last message is not the user's, or one of its files is refused.
@@ -95,7 +95,7 @@ def given_message(wanted: RunAgentInput, place: Place) -> GivenMessage:
 
 
 def _block(part: _FilePart, files: dict[str, bytes]) -> FileBlock:
-    """Return the reference to the file of a part, and add the file's bytes, if any, to ``files``."""
+    """Return a reference to the file in ``part``; add the file's bytes to ``files``."""
     if isinstance(part, VideoPart):
         raise HTTPException(422, "Messages can have images, sounds and documents, but no video.")
     source, name = part.source, _name(part.metadata)
@@ -128,6 +128,6 @@ def _address(part: ImagePart | AudioPart | DocumentPart, url: str, given: str | 
 
 
 def _name(metadata: object) -> str:
-    """Return the client's name for a file."""
+    """Return the name that the client gave the file."""
     fields = _object(metadata)
     return next((str(fields[key]) for key in ("filename", "name") if fields.get(key)), "")

@@ -1,4 +1,4 @@
-"""The open work of all conversations in a store: lists runs that wait, run or were cut off, and controls them.
+"""Lists, retries and cancels the unfinished runs of all conversations in a store.
 
 An engine's own list of work is only a shortcut, so these functions read and change the store. The
 processes that look for runs without a worker find each change within seconds.
@@ -30,7 +30,7 @@ RUNNING = 10_000
 
 
 class Backlog:
-    """Counts the waiting runs, up to a limit.
+    """Counts the runs that wait for a worker, and refuses runs over a limit.
 
     Several processes may each accept a run at the same moment; the runs then exceed the limit by a
     few.
@@ -63,7 +63,7 @@ class Backlog:
         self._waiting = self._begun = 0
 
     async def add(self) -> int:
-        """Count a run that is about to start; return seconds until a retry, 0 if it may start.
+        """Count a new run; return 0 if it may start, otherwise the seconds until a retry.
 
         The backlog reads the store once a second. Before the backlog refuses a run that fitted the
         last count, it reads again, because workers may have taken runs since.
@@ -88,7 +88,7 @@ class Backlog:
         self._read_at = self._now()
 
     async def counted(self, most: int) -> tuple[int, int]:
-        """Return the number of waiting runs and of runs in progress, among at most ``most`` runs.
+        """Return how many runs wait and how many are in progress, among at most ``most`` runs.
 
         A run that waits for other code or for a time is neither, because no worker can take it now.
 
@@ -107,7 +107,7 @@ WorkState: TypeAlias = Literal["waiting", "asleep", "running", "cut off"]
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """An unfinished run.
+    """A run that has not finished.
 
     Attributes:
         thread: the conversation of the run.
@@ -130,7 +130,7 @@ class OpenWork:
 
 
 async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]:
-    """Return the open work, at most ``limit`` runs, those that wait longest first.
+    """Return at most ``limit`` unfinished runs; the run that has waited longest comes first.
 
     Raises:
         StoreError: if the store fails.
@@ -182,7 +182,7 @@ async def asleep_until(events: RunEvents, thread: str, now: float) -> float:
 
 
 async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
-    """Stop the run of a conversation with all its branches; return false if there is none.
+    """Stop a conversation's run with all its branches; return false if no run is unfinished.
 
     Raises:
         StoreError: if the store fails.
@@ -196,5 +196,5 @@ async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
 
 
 async def _is_looked_for(run: TurnRecord) -> None:
-    """Call no worker, because this process has no engine."""
+    """Wake no worker: this process has no engine, and the workers' own search finds the run."""
     del run

@@ -1,4 +1,4 @@
-"""The routes of the page's files: the document, and the modules and styles below a path with their digest.
+"""The routes of the page's files: its document, modules and styles.
 
 A browser asks each time for the document, which names the digest. The files below that path never
 change, so that a browser loads each once, and an upgrade of the server needs no reload by hand.
@@ -33,7 +33,7 @@ PRELOADS: Final = "    <!-- modulepreload -->\n"
 
 @cache
 def base() -> str:
-    """Return the path below which the files are served, which changes with any of them."""
+    """Return the path of the page's files, which changes with each change of a file."""
     digest = hashlib.sha256()
     for file in sorted(each for each in PAGE.rglob("*") if each.is_file()):
         digest.update(f"{file.relative_to(PAGE).as_posix()}\0".encode() + file.read_bytes() + b"\0")
@@ -42,7 +42,7 @@ def base() -> str:
 
 @cache
 def document() -> str:
-    """Return the document, with the path of the files and a link to each module."""
+    """Return the page's HTML document, with links to its modules."""
     modules = sorted(each.relative_to(PAGE).as_posix() for each in PAGE.rglob("*.mjs"))
     links = [f'    <link rel="modulepreload" href="{BASE}/{each}">\n' for each in modules]
     text = (PAGE / "index.html").read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def document() -> str:
 
 
 class _Files(StaticFiles):
-    """The files, which a browser may keep."""
+    """Serves the page's files, which browsers may cache for ever."""
 
     def file_response(
         self,
@@ -67,7 +67,7 @@ class _Files(StaticFiles):
 
 
 def page_routes() -> list[BaseRoute]:
-    """Return the routes of the page, which compress the page's files and nothing else."""
+    """Return the routes of the page, which compress only the page's files."""
     compressed = [Middleware(GZipMiddleware)]
 
     async def serve(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The open questions of a thread, as pages and clients see them, and the check of an answer's fields.
+"""Reads a thread's open questions for pages and clients, and checks the fields of answers.
 
 The store has the whole question, so a restarted server can show the question and take its answer.
 """
@@ -46,7 +46,7 @@ SHOWN = ("kind", "url", "params", "handoff", "context", "continues_at", "branch"
 
 
 class PendingQuestion(BaseModel):
-    """A question in the form for pages and clients; ``module`` shows it in the page.
+    """A question in the form that pages and clients read.
 
     The question takes answers until ``expires_at``. At ``continues_at``, its tool continues without
     an answer. ``branch`` is the innermost branch around the question: the ``id`` of its first node,
@@ -74,14 +74,14 @@ class PendingQuestion(BaseModel):
 
 
 class FieldError(BaseModel):
-    """A fault of one field of an answer; ``field`` is empty for the answer as a whole."""
+    """An error in one field of an answer; ``field`` is empty for the whole answer."""
 
     field: str
     message: str
 
 
 class Questions:
-    """Reads questions from the store.
+    """Reads the questions of threads from the store.
 
     Args:
         dependencies: the agent's stores and clock.
@@ -118,7 +118,7 @@ class Questions:
     async def unexpired(
         self, node: Node, path: Path, *, is_answered: bool = False
     ) -> PendingQuestion | None:
-        """Return a question on a path; ``None`` if its call's time is over.
+        """Return the question at ``node``; ``None`` if the time of its call is over.
 
         A question that ``is_answered`` has no time limit of its own.
 
@@ -134,7 +134,7 @@ class Questions:
         return None if is_over else self._shown(stored, path, record)
 
     async def is_undone(self, node: Node, path: Path) -> bool:
-        """Whether the call's effects before the question are undone, so that the call cannot continue."""
+        """Whether the call's effects before the question are undone, which ends the call."""
         stored = read_question(path, node, self._tools())
         if stored.journal is None:
             return False
@@ -142,7 +142,7 @@ class Questions:
         return record is not None and is_compensated(record, stored.journal)
 
     async def asked_by(self, thread_id: str, line: str, step_id: str) -> Node | None:
-        """Return the question that a line of a call, or a line above it, asked in a step."""
+        """Return the question that a call asked in a step, on its line or on the line before."""
         found: dict[str, Node] = {}
         tree = await self._dependencies.store.tree(thread_id)
         navigator, tools = Navigator(tree), self._tools()
@@ -154,7 +154,7 @@ class Questions:
         return next((found[each] for each in reversed([*lines]) if each in found), None)
 
     async def asked_at(self, end: PathEnd) -> list[Interrupt]:
-        """Return the questions for the user at the end of a path, as a run reports them.
+        """Return the open questions at the end of a path as interrupts of AG-UI.
 
         The front end's own calls are left out, because the run's events already announced them.
 
@@ -200,14 +200,14 @@ class Questions:
         )
 
     def errors(self, question: PendingQuestion, reply: Reply) -> list[FieldError]:
-        """Return the faults of an accepted answer, field by field."""
+        """Return the errors in the fields of an accepted answer."""
         if isinstance(reply, FrontEndResult):
             return []
         return errors_in(question.form, reply)
 
 
 def _continues_at(stored: StoredQuestion, path: Path) -> float | None:
-    """Return the time when the tool continues: after its sleep, or at the deadline of its branch."""
+    """Return when the tool continues without an answer, ``None`` if it waits without end."""
     first = stored.node.data.get("round")
     untils = [node.data.get("until") for node in path.nodes if node.id == first]
     until = next((each for each in untils if isinstance(each, int | float)), None)
@@ -216,7 +216,7 @@ def _continues_at(stored: StoredQuestion, path: Path) -> float | None:
 
 
 def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldError]:
-    """Return the faults of an accepted answer to a question with this ``form``."""
+    """Return the errors in the fields of an accepted answer to a question with this ``form``."""
     wrong = _wrong_numbers(reply.content or {})
     if reply.action != "accept" or form is None or wrong:
         return wrong
@@ -225,13 +225,13 @@ def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldE
 
 
 def _wrong_numbers(content: Mapping[str, Any]) -> list[FieldError]:
-    """Return an error for each field with a number that JSON cannot represent, such as 1e999."""
+    """Return an error for each field whose number JSON cannot represent, such as 1e999."""
     found = {name: number_problem(value) for name, value in content.items()}
     return [FieldError(field=name, message=problem) for name, problem in found.items() if problem]
 
 
 def _as_interrupt(question: PendingQuestion) -> Interrupt:
-    """Return a question as an interrupt of AG-UI."""
+    """Return a question in the form of an interrupt of AG-UI."""
     data = question.model_dump(mode="json", by_alias=True)
     return Interrupt(
         id=question.interrupt_id,

@@ -1,4 +1,4 @@
-"""The rate limits of requests and runs: each caller has a bucket of tokens that fills with time."""
+"""Limits the requests and runs of each caller per minute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CALLERS_HELD = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """The limits of one caller per minute; a caller is a principal, or an address without one.
+    """The limits per minute of one caller, who is a user or else a network address.
 
     Attributes:
         requests: requests of all kinds, refused ones included.
@@ -39,7 +39,7 @@ class RateLimits:
 
 
 class Rates:
-    """Counts the requests and runs of callers.
+    """Counts the requests and runs of each caller.
 
     Args:
         limits: the limits of each caller; ``None`` for no limit.
@@ -53,16 +53,16 @@ class Rates:
         self._runs = None if limits is None else _Buckets(limits.runs, now)
 
     def request(self, caller: str) -> int:
-        """Count a request; return the seconds until a retry, 0 if the request may pass."""
+        """Count a request; return 0 if it may pass, otherwise the seconds until a retry."""
         return 0 if self._requests is None else self._requests.take(caller)
 
     def run(self, caller: str) -> int:
-        """Count a run; return the seconds until a retry, 0 if the run may start."""
+        """Count a run; return 0 if it may start, otherwise the seconds until a retry."""
         return 0 if self._runs is None else self._runs.take(caller)
 
 
 def counted_as(request: Request, principal: str | None) -> str:
-    """Return the name under which a request counts: the principal, or the address."""
+    """Return the name under which a request counts: the user, or the network address."""
     if principal is not None:
         return f"principal {principal}"
     return by_address(request.client.host if request.client is not None else "")
@@ -76,7 +76,7 @@ class _Bucket:
 
 @dataclass(slots=True)
 class _Buckets:
-    """A bucket for each caller; a full bucket need not be kept."""
+    """A bucket of tokens for each caller, which each request empties and time fills."""
 
     most: int
     now: Callable[[], float]

@@ -1,4 +1,4 @@
-"""The bodies that clients may send, as models; a body that does not fit is refused with one sentence."""
+"""Reads the bodies of requests; a body that does not fit its model is refused."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ B = TypeVar("B", bound=BaseModel)
 
 
 class Body(BaseModel):
-    """The base of all bodies."""
+    """The base class of all request bodies."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ThreadBody(Body):
-    """Creates a thread."""
+    """The body of a request that creates a thread."""
 
     id: str | None = Field(default=None, min_length=1, max_length=200, pattern=r"^[\w.:-]+$")
     title: str = Field(default="", max_length=500)
@@ -33,44 +33,44 @@ class ThreadBody(Body):
 
 
 class ReplyBody(Body):
-    """An answer to any question."""
+    """The base class of bodies with an answer to a question."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, JsonValue] | None = None
 
     def reply(self) -> ElicitReply:
-        """Return the answer."""
+        """Return the answer that the body has."""
         accepted = self.action == "accept"
         return ElicitReply(action=self.action, content=self.content if accepted else None)
 
 
 class AnswerBody(ReplyBody):
-    """Answers a question of a conversation."""
+    """The body of a request that answers a question of a conversation."""
 
     interrupt_id: str
 
 
 class CallAnswerBody(ReplyBody):
-    """Answers a question of a recorded call."""
+    """The body of a request that answers a question of a recorded call."""
 
     step_id: str = Field(min_length=1, max_length=2_000)
 
 
 class RetryBody(Body):
-    """Retries a turn that ended without a reply."""
+    """The body of a request that retries a turn without a reply."""
 
     node_id: str
 
 
 class LabelBody(Body):
-    """Labels a node."""
+    """The body of a request that labels a node."""
 
     node_id: str
     label: str = Field(min_length=1, max_length=200)
 
 
 async def read_body(request: Request, model: type[B]) -> B:
-    """Return the body of a request.
+    """Return the body of a request as an instance of ``model``.
 
     Raises:
         HTTPException: if the body is no JSON (415 or 400), does not fit ``model`` (422), or does not

@@ -1,4 +1,4 @@
-"""The routes of the web application: threads, their trees, their open questions, their events.
+"""The routes of conversations: threads, trees, files, questions, events and labels.
 
 GET  /threads                  the threads, the latest first
 POST /threads                  create a thread
@@ -58,7 +58,7 @@ DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Routes:
-    """The routes over the conversations of an application."""
+    """The routes that read and change the conversations of an application."""
 
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
@@ -80,7 +80,7 @@ class Routes:
         ]
 
     async def threads(self, request: Request) -> Response:
-        """Return the threads, the latest first."""
+        """Return the caller's threads, the latest first."""
         principal = caller_of(request).principal
         found = await self._agent.store.threads_of(principal, THREADS_LISTED)
         return _json([_shown(thread) for thread in found])
@@ -98,7 +98,7 @@ class Routes:
         return _json(_shown(thread), 201)
 
     async def tree(self, request: Request) -> Response:
-        """Return the thread's tree as the JSON export, and the position in its events."""
+        """Return the thread's tree as JSON, and the id of the event after which to follow it."""
         conversation = await self._conversation(request)
         last = await conversation.position()
         # This read follows the look-up of the last event, so later changes have later events.
@@ -130,7 +130,7 @@ class Routes:
         return Response(found, media_type=kind or "application/octet-stream", headers=headers)
 
     async def pending(self, request: Request) -> Response:
-        """Return the open questions."""
+        """Return the open questions of a thread."""
         conversation = await self._conversation(request)
         found = await self._conversations.questions.open_in(conversation.thread_id)
         return _json([each.model_dump(mode="json", by_alias=True) for each in found])
@@ -144,7 +144,7 @@ class Routes:
         return _json({"interrupt_id": body.interrupt_id, "action": body.action})
 
     async def events(self, request: Request) -> Response:
-        """Return the events from the reader's position; by default, from now on."""
+        """Return the thread's events after the client's position; by default, only new events."""
         conversation = await self._conversation(request)
         seen = request.headers.get("last-event-id", request.query_params.get("after"))
         after = await conversation.log.id_of() if seen is None else position(seen)
@@ -157,7 +157,7 @@ class Routes:
         )
 
     async def stop(self, request: Request) -> Response:
-        """Stop the running turn, if there is one."""
+        """Stop the turn that is running in a thread, if there is one."""
         conversation = await self._conversation(request)
         return _json({"stopped": await conversation.stop()})
 
@@ -186,7 +186,7 @@ class Routes:
         return _json({"label": body.label, "node_id": node.id})
 
     async def unlabel(self, request: Request) -> Response:
-        """Remove a label."""
+        """Remove a label from its node."""
         conversation = await self._conversation(request)
         name = request.path_params["label"]
         if name == HEAD:
@@ -196,13 +196,13 @@ class Routes:
         return _json({"label": name})
 
     async def tools(self, request: Request) -> Response:
-        """Return the tools for /TOOL."""
+        """Return the tools that a user can call by a message ``/TOOL``."""
         del request
         specs = [tool.spec for tool in self._agent.tools.values()]
         return _json([each.model_dump(mode="json") for each in specs])
 
     async def module(self, request: Request) -> Response:
-        """Return a plugin's module for the page."""
+        """Return the ES module by which a plugin shows a question in the page."""
         module = self._conversations.modules.get(request.path_params["name"])
         if module is None:
             raise HTTPException(404, "Unknown module. Reload the page.")
@@ -217,7 +217,7 @@ class Routes:
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """Answer an error with one sentence."""
+    """Return the response to an error: one sentence."""
     del request
     if isinstance(error, HTTPException):
         return _json({"error": error.detail}, error.status_code, error.headers)

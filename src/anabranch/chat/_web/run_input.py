@@ -1,4 +1,4 @@
-"""Writes and reads a run's first event, and closes the messages and branches of a run that was cut off.
+"""Writes and reads the first event of a run, and ends the messages of an interrupted run.
 
 Any process can start or continue a run from its stored events and the tree.
 """
@@ -30,7 +30,7 @@ FRONT_END = "frontEnd"
 
 
 class Head(Enum):
-    """The head: the place below the last node added to the conversation."""
+    """Stands for the end of a conversation, where most messages are added."""
 
     HEAD = "head"
 
@@ -42,7 +42,7 @@ Place: TypeAlias = str | Literal[Head.HEAD] | None
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of the user.
+    """A user's message, with its place in the conversation.
 
     Attributes:
         text: the message.
@@ -76,13 +76,13 @@ def started(
 
 
 def node_id(thread_id: str, run_id: str) -> str:
-    """Return the id of the node of a run's message; a repeated run has the same node."""
+    """Return the id of the node for a run's message, which a repeated run has as well."""
     named = f"{len(thread_id)}:{thread_id}/{run_id}".encode("utf-8", "surrogatepass")
     return f"node_{hashlib.sha256(named).hexdigest()[:24]}"
 
 
 def message_in(event: bytes) -> Message | None:
-    """Return the message of a run's first event, ``None`` if the run continues from answers."""
+    """Return the message in a run's first event, ``None`` if the run continues after answers."""
     raw: dict[str, Any] = RunStartedEvent.model_validate_json(event).raw_event or {}
     if "text" not in raw:
         return None
@@ -91,13 +91,13 @@ def message_in(event: bytes) -> Message | None:
 
 
 def front_end_in(event: bytes) -> FrontEnd:
-    """Return the tools and context of a run's front end."""
+    """Return the front end's tools and context from a run's first event."""
     raw: dict[str, Any] = RunStartedEvent.model_validate_json(event).raw_event or {}
     return FrontEnd.model_validate(raw.get(FRONT_END, {}))
 
 
 def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:
-    """Return the end events of open replies and branches, which a continuing run opens again."""
+    """Return the events that end the replies and branches that ``events`` leave open."""
     replies, branches = dict[str, str | None](), list[str]()
     for event in events:
         if event.startswith(b'{"type":"TEXT_MESSAGE_START"'):

@@ -1,4 +1,4 @@
-"""The work on the runs of one conversation: a worker takes a run to its end or its next wait.
+"""Works on the runs of one conversation, each until it ends or waits.
 
 A run ends at the user's questions, which the store has before any page shows them. A run that needs
 other code, or sleeps until a time, waits under its thread's lease.
@@ -70,7 +70,7 @@ class RunWork:
 
     @property
     def is_idle(self) -> bool:
-        """Whether this process works on no run of the thread."""
+        """Whether this process works on no run of the conversation."""
         return self._turn is None
 
     async def advance(self, new: LiveTurn | None, wake: Wake) -> None:
@@ -104,19 +104,19 @@ class RunWork:
             turn = None
 
     async def store_stop(self, turn: LiveTurn) -> None:
-        """Store the stop of a run that no worker has taken, and the run's message."""
+        """Store the message of a stopped run that no worker has taken, and the stop."""
         current_turn.set(turn)
         await self._store_end(turn, None)
 
     async def _expected(self, new: LiveTurn | None) -> LiveTurn | None:
-        """Return the turn that started here, or the one that waits for a worker."""
+        """Return the turn of the run that started here, or of a run that waits for a worker."""
         if new is not None and new.is_new:
             return new
         turn = LiveTurn(self._log, self._right)
         return turn if await turn.take() else None
 
     async def _next_turn(self, asleep: Asleep, called_at: float) -> LiveTurn | None:
-        """Return a turn that this process must work on.
+        """Return the turn on which this process must work next, ``None`` if there is none.
 
         If tools that belong to no run can continue, a run starts, once for the time at which the
         worker was called. Tools known to be ``asleep`` cannot continue.
@@ -185,12 +185,12 @@ class RunWork:
             await self._end(turn, work, last)
 
     async def _was_stopped(self, turn: LiveTurn) -> bool:
-        """Whether a stop reached the work of this turn while no worker had it."""
+        """Whether a user stopped the tools of this turn before a worker had taken them."""
         end = await end_of(self._agent, self._thread_id) if turn.is_resumed else None
         return end is not None and end.is_cut_off and await turn.follows_a_stop()
 
     async def _end(self, turn: LiveTurn, work: TurnWork, last: Node) -> None:
-        """End a turn at ``last``, after everything that can continue now has run.
+        """Run everything that can continue below ``last``; then report how the turn ends.
 
         The turn ends completely, at the user's questions, or at calls of the front end's tools. Or
         it waits for a time.
@@ -219,13 +219,13 @@ class RunWork:
             await turn.succeed()
 
     async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
-        """Let a run wait for a worker of a version, or until a time."""
+        """Let a run wait for a worker with another version of the code, or until a time."""
         run = await turn.hand_over(is_called=True, version=version, until=until)
         if run is not None:
             await self._wake(run)
 
     async def _stop(self, turn: LiveTurn) -> None:
-        """Undo the effects of a stopped turn's sleeping calls, then report the stop.
+        """Undo the effects of a stopped turn's sleeping calls, then report that it stopped.
 
         Also end the tools that the stop kept from starting; otherwise another run would start them.
         """
@@ -251,7 +251,7 @@ class RunWork:
         await turn.fail(message)
 
     async def _store_end(self, turn: LiveTurn, error: str | None) -> None:
-        """Store the end of a turn at the head, which is the turn's last node or its message."""
+        """Store at the head of the thread that the turn ended by a stop or an error."""
         try:
             run = turn.run
             agent = self._agent if run is None else self._agent.of_run(run.id)
@@ -262,7 +262,7 @@ class RunWork:
             logger.warning("thread %r: could not store the end of a turn: %s", name, problem)
 
     async def _is_said(self, agent: Agent, turn: LiveTurn) -> bool:
-        """Whether the tree has the message of a turn, or the turn has none; add a missing one."""
+        """Add the message of a turn if the tree lacks it; return whether the tree has it now."""
         if turn.run is None or turn.message is None:
             return True
         return await TurnWork(agent, self._thread_id).keep(turn.run.id, turn.message)

@@ -1,4 +1,4 @@
-"""The fields of a node's ``data`` that the page shows in addition to the JSON export; never the journals."""
+"""The fields of a node's ``data`` that the page reads; never the journal of a call."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FIELDS = (
 
 
 def shown_data(node: Node) -> dict[str, JsonValue]:
-    """Return the shown fields of a node's data; a question also has the one who is asked."""
+    """Return the fields of a node's data that the page reads, and for a question its kind."""
     asks = {"asks": node.data["kind"]} if node.kind == "question" and "kind" in node.data else {}
     return {**{name: node.data[name] for name in FIELDS if name in node.data}, **asks}
 
 
 def shown_in_tree(tree: Tree) -> Iterator[Mapping[str, JsonValue]]:
-    """Yield the shown fields of each node of a thread, in order.
+    """Yield for each node of a thread the fields that the page reads, in order.
 
     The first node of a branch has the branch, and a reply has the blocks that its provider refused.
     """
@@ -51,12 +51,12 @@ def shown_in_tree(tree: Tree) -> Iterator[Mapping[str, JsonValue]]:
 
 
 def named_branch(start: Node) -> dict[str, str]:
-    """Return the branch of a question: its id in events, and its description."""
+    """Return a branch's id in events, and its description."""
     return {"id": start.id, "description": start.shown}
 
 
 def interrupted(exported: Mapping[str, Any]) -> list[str]:
-    """Return the tool uses without a result in an exported node: they did not end on its path."""
+    """Return the tool uses in an exported node that have no result."""
     results = (each for each in exported["content"] if each["type"] == "tool_result")
     return [
         each["tool_use_id"]

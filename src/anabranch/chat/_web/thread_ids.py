@@ -1,4 +1,4 @@
-"""Ids of threads, which clients choose: each principal has a separate set of ids.
+"""The ids of threads: clients choose them, and each user has a separate set of ids.
 
 The store keeps a thread under the id that its client chose. If another principal has that id, the store
 keeps the thread under an id that no client can choose: a refusal would reveal the ids of others.
@@ -16,12 +16,12 @@ OWN = re.compile(rf"{MARK}[0-9a-f]{{32}}\Z")
 
 
 def stored_ids(chosen: str, principal: str | None) -> Iterator[str]:
-    """Yield the possible stored ids of a principal's thread; the first free one is used."""
+    """Yield the two ids under which the store may keep a user's thread, in order of preference."""
     yield chosen
     whose = blake2b((principal or "").encode("utf-8", "surrogatepass"), digest_size=16)
     yield f"{chosen}{MARK}{whose.hexdigest()}"
 
 
 def shown_id(stored: str) -> str:
-    """Return the id by which the principal knows a thread."""
+    """Return the id that the user chose for a thread."""
     return OWN.sub("", stored)

@@ -1,4 +1,4 @@
-"""The right to run in a thread: one run at a time has it, from its start to its end.
+"""The lease that allows one run at a time in a thread, from the run's start to its end.
 
 The right is the thread's unfinished turn in the store (``_durable/turn_states.py``). The turn
 outlives processes: no other run starts before the turn ends, even if its process died. Any process
@@ -45,14 +45,14 @@ STOP = b'{"type":"CUSTOM","name":"anabranch.stop","value":null}'
 
 
 class BusyError(Exception):
-    """A run is in progress in the thread."""
+    """Another run is in progress in the thread."""
 
     def __init__(self) -> None:
         super().__init__("A turn is running in this conversation. Wait for it, or stop it.")
 
 
 class TurnLease(RenewedLease):
-    """The lease on one turn.
+    """The lease on one unfinished turn.
 
     Args:
         events: stores the turn.
@@ -77,7 +77,7 @@ class TurnLease(RenewedLease):
 
 
 class ThreadLease:
-    """The right to run in one thread, and its holder.
+    """Gives and takes the lease that a process needs to run in one thread.
 
     Args:
         events: stores the turn.
@@ -105,34 +105,34 @@ class ThreadLease:
         self._share = share
 
     def now(self) -> float:
-        """Return the time."""
+        """Return the time of the clock."""
         return self._clock.now()
 
     async def queue(self, run_id: str, event: bytes) -> bool:
-        """Let a run begin after the one that waits for a time; return whether it will."""
+        """Queue a run behind the run that waits for a time; return false if no run waits so."""
         return await self._events.queue(self._thread_id, run_id, event)
 
     async def queued(self) -> QueuedTurn | None:
-        """Return the run that begins next."""
+        """Return the queued run, which begins next, or ``None``."""
         return await self._events.queued(self._thread_id)
 
     async def open_run(self) -> TurnRecord | None:
-        """Return the unfinished turn, with or without a worker."""
+        """Return the unfinished turn of the thread, or ``None``."""
         await self._log.flush()  # the last event of a run ends its turn
         return await self._events.turn(self._thread_id)
 
     async def look(self) -> None:
-        """Let a worker look when no run is unfinished, to see whether tools can continue."""
+        """Let a worker check soon whether tools that belong to no run can continue."""
         await self._events.look(self._thread_id, self._clock.now())
 
     async def looked(self, until: float) -> None:
-        """Let a worker look at a time, infinite for never, unless a look is due since."""
+        """Plan the next check for tools that can continue, at a time that may be infinite."""
         await self._events.looked(self._thread_id, until, now=self._clock.now())
 
     async def begin(
         self, run_id: str, event: bytes, on_lost: Callable[[], object], *, works: bool = False
     ) -> TurnLease | None:
-        """Take the right for a new run; ``None`` if any process has already started the run.
+        """Take the lease for a new run; return ``None`` if the run has been started before.
 
         Args:
             run_id: the run.
@@ -173,7 +173,7 @@ class ThreadLease:
     async def take(
         self, on_lost: Callable[[], object], *, to_end: bool = False
     ) -> TurnLease | None:
-        """Take the right for the waiting run; ``None`` if no run waits for this process.
+        """Take the lease on the waiting run; return ``None`` if no run waits for this process.
 
         Args:
             on_lost: called if another process takes the right over from this suspended process.
@@ -208,7 +208,7 @@ class ThreadLease:
         version: str = "",
         until: float = 0.0,
     ) -> TurnRecord:
-        """Let the run wait for a worker, which looks for it immediately unless one ``is_called``.
+        """Leave the run to a worker, which finds it soon unless the engine wakes one.
 
         With a ``version``, the run waits for a worker of that version. With ``until``, it waits for
         that time. Returns the turn as it waits.
@@ -227,7 +227,7 @@ class ThreadLease:
         return waits
 
     async def rouse(self) -> TurnRecord | None:
-        """Let a worker take the run now if the run waits for a time; return the run, or ``None``."""
+        """Make a run that waits for a time due now; return the run, ``None`` if none waits."""
         run = await self.open_run()
         if run is None or run.state is not TurnState.WAITING:
             return None
@@ -247,7 +247,7 @@ class ThreadLease:
                 await self._until(asked, RUN_ENDS)
 
     async def asked_to_stop(self, after: int) -> None:
-        """Return when a client asks the run after this event to stop."""
+        """Wait until a client asks to stop the run that began after the event ``after``."""
         await self._until(after, STOP)
 
     async def _until(self, after: int, start: bytes | tuple[bytes, ...]) -> bytes:

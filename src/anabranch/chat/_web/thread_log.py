@@ -1,4 +1,4 @@
-"""The log of a thread's events: each event has an id, so that a returning reader gets the missed ones.
+"""The log of a thread's events: a client that returns gets all events that it missed.
 
 The store has an event before any reader gets it, so its id outlives the process and means the same in
 every other. The id is ``NUMBER-MARK``: the mark tells the event from others that had its number before a
@@ -58,11 +58,11 @@ class ThreadLog:
 
     @property
     def is_written(self) -> bool:
-        """Whether the store has all added events."""
+        """Whether the store has all events that were added to the thread."""
         return self._writer.is_written(self.thread_id)
 
     async def put(self, event: bytes) -> int:
-        """Add one event after the store has all earlier ones; return the event's number.
+        """Store one event after all added events; return its number.
 
         Raises:
             StoreError: if the store fails.
@@ -72,7 +72,7 @@ class ThreadLog:
         return await self._events.append(self.thread_id, [event], at=now)
 
     async def begun(self, run_id: str) -> int | None:
-        """Return the number before the first event of a run, ``None`` if the run has not started."""
+        """Return the number of the last event before a run, ``None`` if the run has not started."""
         found = await self._events.find(self.thread_id, run_id)
         return None if found is None else found - 1
 
@@ -84,7 +84,7 @@ class ThreadLog:
         ends: bool = False,
         look_at: float | None = None,
     ) -> None:
-        """Add events, which the writer stores soon; see :meth:`LogWriter.add`."""
+        """Add events, which :class:`LogWriter` stores soon."""
         self._writer.add(self.thread_id, events, lease=lease, ends=ends, look_at=look_at)
 
     async def write(
@@ -96,7 +96,7 @@ class ThreadLog:
         *,
         ends: bool,
     ) -> None:
-        """Store events together with the nodes and results that they report, after all added events.
+        """Store events together with the nodes and results that the events report.
 
         Nothing is stored if the owner of the thread's turn is another than ``owner``. With
         ``ends``, the turn ends with the events.
@@ -113,27 +113,27 @@ class ThreadLog:
         )
 
     async def room(self) -> None:
-        """Wait while too many bytes wait for the store."""
+        """Wait until the events that are not stored yet are small enough for memory."""
         if self._writer.size(self.thread_id) > MOST_WAITING:
             await self.flush()
 
     async def flush(self) -> None:
-        """Wait until the store has all added events."""
+        """Wait until the store has all events that were added to the thread."""
         await self._writer.flush(self.thread_id)
 
     async def last(self) -> int:
-        """Return the number of the last event; 0 before the first."""
+        """Return the number of the last stored event; 0 if there is none."""
         await self.flush()
         return await self._events.last(self.thread_id)
 
     async def id_of(self, number: int | None = None) -> EventId:
-        """Return the id of a stored event; by default, of the last one."""
+        """Return the id of the event with this number; by default, of the last event."""
         if number is None:
             await self.flush()
         return await self._events.id_of(self.thread_id, number)
 
     async def read(self, after: int, until: int | None = None) -> list[bytes]:
-        """Return the stored events after a number, up to the number ``until`` if given."""
+        """Return the stored events after the number ``after``, at most up to ``until``."""
         last, found = await self.last() if until is None else until, list[bytes]()
         if last > after:
             async with aclosing(self.follow(after)) as following:
@@ -144,7 +144,7 @@ class ThreadLog:
         return found
 
     async def follow(self, after: int | EventId) -> AsyncGenerator[EventBatch]:
-        """Yield the events after a number or an event, in endless batches.
+        """Yield the events after a number or an event as they happen, in batches, without end.
 
         A reader that has missed events gets :data:`MISSED` with the id of the last event.
         """
@@ -159,7 +159,7 @@ class ThreadLog:
 
 
 def position(text: str) -> EventId:
-    """Return the event id that a reader sends; :data:`NOWHERE` for other text, such as a number.
+    """Return the event id that ``text`` is; :data:`NOWHERE` for any other text.
 
     ``0`` is the beginning, as ``0-0`` is, because a reader without events needs no mark.
     """

@@ -1,4 +1,4 @@
-"""The wake-up times that this process sees during a turn, without those in the store."""
+"""The times at which a turn's tools wake up, as this process has seen them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Asleep: TypeAlias = dict[tuple[str, str], float]
 
 
 class TurnTimes:
-    """The times at which a turn continues without an answer."""
+    """The times at which the tools of a turn continue without an answer."""
 
     def __init__(self) -> None:
         self._asleep: Asleep = {}
         self._limits: list[float] = []
 
     def add(self, suspended: ToolSuspended) -> None:
-        """Note the time until which a tool sleeps, or waits for answers."""
+        """Note until when a tool sleeps, or waits for answers."""
         if suspended.asks:
             self._limits.append(suspended.until)
         else:
@@ -26,17 +26,17 @@ class TurnTimes:
 
     @property
     def has_slept(self) -> bool:
-        """Whether a tool has slept, and may still sleep."""
+        """Whether a tool of the turn began to sleep in this process."""
         return bool(self._asleep)
 
     def asleep(self, now: float) -> Asleep:
-        """Return the tool uses that sleep at ``now``, each with its caller and the end of its sleep.
+        """Return the tool uses that sleep at ``now``, by caller, with the end of each sleep.
 
         A tool use that waits for a question's time limit is left out, because the tree has that limit.
         """
         return {use: until for use, until in self._asleep.items() if until > now}
 
     def earliest(self) -> float:
-        """Return the time of possible work after a turn that ends early, 0 for never."""
+        """Return the first time at which a tool continues without an answer, 0 for never."""
         known = [*self._asleep.values(), *self._limits]
         return min((until for until in known if until), default=0.0)

@@ -1,4 +1,4 @@
-"""The work of a turn, from a user's message or the thread's end to the next questions or the turn's end.
+"""Does the work of one turn: from a message or answers to the next questions or the reply.
 
 The work depends on the tree alone, so that another process can continue it after a crash.
 """
@@ -23,7 +23,7 @@ from anabranch.tree import HEAD as HEAD_REF
 
 
 class TurnWork:
-    """Does the work of turns in one thread.
+    """Does the work of the turns in one thread.
 
     Args:
         agent: leads the conversation, and adds each node of a run once, in however many processes.
@@ -35,7 +35,7 @@ class TurnWork:
         self._thread_id = thread_id
 
     async def check(self, message: Message) -> None:
-        """Check that a message can be added.
+        """Check that a message may be added to the thread.
 
         Raises:
             ToolError: if the message is blank, or its place is no node of the thread.
@@ -51,7 +51,7 @@ class TurnWork:
         UserCall.read(self._agent, message.text)
 
     async def check_retry(self, node_id: str) -> None:
-        """Check that a turn ended at a node without a reply, and has not been retried.
+        """Check that the turn that ended at a node has no reply, and was not retried.
 
         Raises:
             ToolError: if no turn ended there, or the turn was retried.
@@ -81,7 +81,7 @@ class TurnWork:
         return next(replied).id
 
     async def go_back(self, node_id: str) -> None:
-        """Move the thread's head to the node from which to retry a turn: once.
+        """Move the thread's head to the node from which a turn is retried; a second call fails.
 
         A run without a message continues from that node.
 
@@ -118,12 +118,12 @@ class TurnWork:
         return node
 
     async def resume(self, around: Surroundings) -> Node:
-        """Continue at a question or an answer; the model follows unless the user called the tool."""
+        """Continue at a question or an answer; the model replies unless the user called a tool."""
         by_user = is_by_user(around)
         return await (self._agent.use_tools if by_user else self._agent.resume)(around)
 
     async def keep(self, run_id: str, message: Message) -> bool:
-        """Add the message of a run, if the run ends before it is stored; return whether the message exists.
+        """Add the message of a run that ends early, if it is missing; return whether it exists.
 
         The message is not added at an open question or an unread answer, so that a retry finds both
         unchanged.
@@ -138,7 +138,7 @@ class TurnWork:
         return True
 
     async def _say(self, message: Message, name: str) -> Node:
-        """Add a message and reply, after cancelling open questions: their tools read the cancellation."""
+        """Cancel the open questions, add a message, and let the model reply."""
         agent = self._agent
         end = await end_of(self._agent, self._thread_id)
         head = None if end is None else end.around.last.id
@@ -168,5 +168,5 @@ class TurnWork:
 
 
 def _must_be_left(end: PathEnd) -> bool:
-    """Whether a message at a node ends the wait of tools there, which then continue without an answer."""
+    """Whether tools wait at the end of a path, so that a message there cancels their questions."""
     return bool(end.questions) or end.around.last.kind in ASIDE

@@ -1,4 +1,4 @@
-"""The periodic jobs for all conversations of a store, which each of the store's processes does.
+"""The periodic jobs that every process does for all conversations of a store.
 
 The jobs do none of the work on runs.
 """
@@ -27,7 +27,7 @@ RESUMED = 1_000
 
 
 class Upkeep:
-    """The periodic jobs of an application.
+    """The periodic jobs of an application, such as deleting old events.
 
     Args:
         agent: leads the conversations.
@@ -50,7 +50,7 @@ class Upkeep:
         yield run_once(self._clock, REPORT_EVERY, "tools that were cut off", self.resume)
 
     async def prune(self) -> None:
-        """Delete old events.
+        """Delete events that are older than the store must keep.
 
         Raises:
             StoreError: if the store fails.
@@ -60,7 +60,7 @@ class Upkeep:
             pass
 
     async def report_backlog(self) -> None:
-        """Report the number of waiting runs and of runs in progress, in all processes.
+        """Measure how many runs wait and how many are in progress, in all processes.
 
         Raises:
             StoreError: if the store fails.
@@ -68,7 +68,7 @@ class Upkeep:
         report_backlog(*await self._backlog.counted(REPORTED))
 
     async def resume(self) -> None:
-        """Let workers look at threads whose tools were cut off and belong to no run, such as a terminal's.
+        """Let workers check threads whose tools did not end, such as those of a dead terminal.
 
         Raises:
             StoreError: if the store fails.

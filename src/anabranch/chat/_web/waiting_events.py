@@ -1,4 +1,4 @@
-"""The events of one thread that wait for the store, with the lease under which they were reported.
+"""The events of one thread that are not stored yet, with the lease of their run.
 
 Pieces of one text that wait together become one event.
 """
@@ -17,7 +17,7 @@ from anabranch._text import encodable
 
 
 class TextPiece(NamedTuple):
-    """A piece of a text, as most events are; AG-UI's ``TextMessageContentEvent`` is ten times slower."""
+    """A piece of a reply's text, in a form that is faster than an event of AG-UI."""
 
     message_id: str
     delta: str
@@ -26,7 +26,7 @@ class TextPiece(NamedTuple):
 
 @dataclass(slots=True)
 class WaitingEvents:
-    """Events that one append stores in one thread, followed by the pieces of one text.
+    """Events of one thread that the store adds together.
 
     All events were reported under one ``lease``, or under none. The store adds the events if the
     lease's owner still holds the lease. With ``ends``, the turn ends with the events, and a worker
@@ -44,11 +44,11 @@ class WaitingEvents:
     is_stored: asyncio.Event = field(default_factory=asyncio.Event)
 
     def has_room(self, lease: RenewedLease | None) -> bool:
-        """Return whether one append may store these events together with events under ``lease``."""
+        """Return whether the store may add events under ``lease`` together with these events."""
         return lease is self.lease and not self.ends
 
     def add_text(self, piece: TextPiece) -> None:
-        """Add a piece of a text, which becomes part of the event of the pieces before it."""
+        """Add a piece of a text; pieces of the same text become one event."""
         text = self.text
         if text is None or text[0] != piece[0] or text[2] != piece[2]:
             self.end_text()
@@ -57,31 +57,31 @@ class WaitingEvents:
         self.size += len(piece[1])
 
     def add(self, event: bytes) -> None:
-        """Add an event."""
+        """Add an event after all pieces of text."""
         self.end_text()
         self.events.append(event)
         self.size += len(event)
 
     def end_text(self) -> None:
-        """Turn the pieces into an event."""
+        """Join the pieces of text into one event."""
         if self.text is not None:
             self.events.append(encoded(self.text._replace(delta="".join(self.deltas))))
             self.text = None
             self.deltas.clear()
 
     def to_store(self, thread_id: str, key: str) -> NewEvents:
-        """Return the events with their key, as the store takes them."""
+        """Return the events in the form that the store adds, under the key ``key``."""
         owner = None if self.lease is None else self.lease.owner
         return NewEvents(thread_id, self.events, key, owner, self.ends, look_at=self.look_at)
 
     def drop(self) -> None:
-        """Let another worker report the events, which the store did not take in time."""
+        """Give up the lease after a store failure, so that another worker reports the events."""
         if self.lease is not None:
             self.lease.lose()
 
 
 def encoded(event: BaseModel | TextPiece) -> bytes:
-    """Return an event in the sent form."""
+    """Return an event as the JSON that clients receive."""
     shown: object = event
     if isinstance(event, TextPiece):
         branch = event.subagent_run_id

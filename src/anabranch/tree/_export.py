@@ -1,4 +1,4 @@
-"""Exports of a thread: JSON, Mermaid, Markdown, and a drawing of lines for a terminal."""
+"""Exports a thread as JSON, Mermaid or Markdown, or draws it with lines for a terminal."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def draw(
     here: str | None = None,
     columns: int | None = None,
 ) -> list[str]:
-    """Return the lines of a thread.
+    """Return a drawing of a thread for a terminal, line by line.
 
     Args:
         tree: the thread.
@@ -86,14 +86,14 @@ def draw(
 
 
 def _room(width: int, columns: int | None, beside: list[str]) -> int:
-    """Return the maximum characters of a text that shares a line of ``columns`` with other texts."""
+    """Return the maximum length of a text that shares a line of ``columns`` with other texts."""
     if columns is None:
         return width
     return max(LEAST, min(width, columns - len("  ".join([*beside, ""]))))
 
 
 def local_time(seconds: float) -> str:
-    """Return a time for reading, in this machine's time zone."""
+    """Return a time as text for users, in this machine's time zone."""
     return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M}"
 
 
@@ -169,7 +169,7 @@ def messages_to_json(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def to_mermaid(tree: Tree) -> str:
-    """Return a flowchart: a box for each node and each ref, edges to branches with their names."""
+    """Return a thread as a Mermaid flowchart: a box for each node and each ref."""
     branches = name_branches(tree.nodes)
     numbers = {node.id: f"n{number}" for number, node in enumerate(tree.nodes)}
     lines = ["graph TD"]
@@ -185,7 +185,7 @@ def to_mermaid(tree: Tree) -> str:
 
 
 def _mermaid(text: str) -> str:
-    """Return ``text`` for a quoted label, with the characters that are special there escaped."""
+    """Return ``text`` for a quoted label of Mermaid, with special characters escaped."""
     return re.sub(r'[#"<>`&\\]', lambda found: f"#{ord(found[0])};", _line(text))
 
 
@@ -193,7 +193,7 @@ def _mermaid(text: str) -> str:
 
 
 def to_markdown(tree: Tree) -> str:
-    """Return a page to read: the main stream, then each branch under its own heading."""
+    """Return a thread as Markdown: the main branch, then each branch under its own heading."""
     branches = name_branches(tree.nodes)
     blocks = provider_blocks(tree.nodes, tree.results)
     sections: dict[str, list[str]] = {"": [f"# {_line(tree.thread.title or tree.thread.id)}"]}

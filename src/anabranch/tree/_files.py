@@ -1,4 +1,4 @@
-"""Files of a conversation: bytes next to the tree, to which its blocks refer by digest.
+"""The files of a conversation: the store keeps their bytes, and blocks refer to them by digest.
 
 Each thread holds its own files. So only the owner of a thread reads them, a digest is useless in
 another thread, and a file is deleted with its thread.
@@ -65,7 +65,7 @@ def _reference(data: bytes, kind: str, name: str) -> FileBlock:
 
 
 def _short(name: str) -> str:
-    """Return the last part of a path; a long name loses its middle, since its end has the type."""
+    """Return the last part of a path; cut a long name in its middle, to keep the ending."""
     plain = "".join(each if each.isprintable() else " " for each in PurePath(name).name).strip()
     if len(plain.encode("utf-8", "replace")) <= LONGEST_NAME:
         return plain
@@ -165,7 +165,7 @@ def _with_bytes(block: B, files: Mapping[str, bytes]) -> B | TextBlock | _Media:
 
 
 def file_line(block: FileBlock) -> str:
-    """Return the line that stands for a file where its content cannot be shown."""
+    """Return the line that describes a file where its content cannot be shown."""
     what = {"image": "an image", "audio": "a sound", "document": "a file"}[block.kind]
     size = size_of(block.size) if block.size else ""
     return f"({what}: {', '.join(filter(None, [block.name, block.url, block.mime_type, size]))})"

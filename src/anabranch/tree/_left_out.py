@@ -1,4 +1,4 @@
-"""Leaves blocks that a provider does not read out of its requests: old reasoning, refused blocks.
+"""Removes blocks from requests that a provider does not read: old reasoning, refused blocks.
 
 A provider reads a model's reasoning only while the model waits for results of the tools that it
 called. Reasoning of earlier turns would cost tokens without being read.
@@ -44,7 +44,7 @@ _PLACES: TypeAdapter[tuple[Place, ...]] = TypeAdapter(tuple[Place, ...])
 
 
 def left_out_on(path: Iterable[Node]) -> frozenset[Place]:
-    """Return the places of the blocks that the replies on ``path`` came without."""
+    """Return the places of the blocks that were left out for the replies on ``path``."""
     places: set[Place] = set()
     for node in path:
         if node.kind == "assistant" and LEFT_OUT in node.data:
@@ -68,7 +68,7 @@ def text_places(messages: Sequence[Message]) -> list[Place]:
 
 
 def _places_of(messages: Sequence[Message], kinds: tuple[type[Block], ...]) -> list[Place]:
-    """Return the places of blocks of some kinds, also in results of tools, in order."""
+    """Return the places of blocks of these kinds, including blocks in tool results, in order."""
     places: list[Place] = []
     for number, message in enumerate(messages):
         for at, block in enumerate(message.content):

@@ -1,4 +1,4 @@
-"""Names by which users find threads, nodes and branches: ``last``, refs, ids and their beginnings.
+"""Finds threads, nodes and branches by the names that users type: refs, ids, short ids.
 
 Branches are ``b1``, ``b2``, and inside of b1, ``b1.1``. Numbers follow the order in which branches
 were opened, so a name does not change while nodes are only added.
@@ -45,7 +45,7 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def match_id(text: str, ids: Iterable[str]) -> str | None:
-    """Return the id that ``text`` is, or the only id of which ``text`` is a short form.
+    """Return the id that ``text`` is, or the only id that ``text`` shortens.
 
     Raises:
         AmbiguousIdError: if ``text`` is a short form of several ids.
@@ -67,7 +67,7 @@ def _end(name: str) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """Return the length of the common beginning of two texts."""
+    """Return the number of characters with which both texts begin alike."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
@@ -79,7 +79,7 @@ MAX_SEARCHED = 1_000
 
 
 async def find_thread(store: TreeStore, name: str, *, without_owner: bool = False) -> str | None:
-    """Return the id of the thread that ``name`` stands for, or ``None`` if there is no such thread.
+    """Return the id of the thread that ``name`` names: ``last`` or an id, or ``None``.
 
     With ``without_owner``, the function ignores threads that have an owner.
 
@@ -96,7 +96,7 @@ async def find_thread(store: TreeStore, name: str, *, without_owner: bool = Fals
 
 
 async def find_node_id(store: TreeStore, name: str) -> str | None:
-    """Return the id of the node with this id, or whose id begins with ``name``; else ``None``.
+    """Return the id of the node whose id is ``name`` or begins with ``name``, or ``None``.
 
     ``last`` is the node at the head of the latest thread.
 
@@ -119,7 +119,7 @@ _NAME = re.compile(r"b[1-9][0-9]*(\.[1-9][0-9]*)*")
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """The branches of a thread, each a line of nodes; the main stream's name is empty.
+    """The branches of a thread, each with its nodes; the name of the main branch is empty.
 
     Attributes:
         of: the name of the branch that each node is on, by node id.
@@ -132,13 +132,13 @@ class Branches:
     last: Mapping[str, str]
 
     def opens(self, node: Node) -> bool:
-        """Whether ``node`` is the first of a branch other than the main stream."""
+        """Whether ``node`` is the first node of a branch, other than the main branch."""
         name = self.of[node.id]
         return bool(name) and self.first[name] == node.id
 
 
 class BranchNamer:
-    """Names the branches of a thread, node by node.
+    """Gives each node of a thread the name of its branch, parents before children.
 
     Attributes:
         branches: the branches of all nodes that were added.
@@ -153,7 +153,7 @@ class BranchNamer:
         self.branches: Branches = Branches(self._of, self._first, self._last)
 
     def add(self, node: Node) -> None:
-        """Name the branch of a node, whose parent and older siblings were added before."""
+        """Name the branch of a node; its parent and its older siblings must have been added."""
         name = "" if node.parent_id is None else self._of[node.parent_id]
         if node.kind == "branch" or node.parent_id in self._continued:
             self._opened[name] += 1
@@ -181,7 +181,7 @@ def name_branches(nodes: Iterable[Node]) -> Branches:
 
 
 def is_branch_name(name: str) -> bool:
-    """Return whether a branch has this name or could get it; then no label may have it."""
+    """Return whether ``name`` has the form of a branch's name, which no label may have."""
     return _NAME.fullmatch(name) is not None
 
 

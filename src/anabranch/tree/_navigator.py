@@ -1,4 +1,4 @@
-"""Navigation in a thread: up, down, to a sibling, to a fork, to the leaves.
+"""Finds the nodes around a node of a thread: above, below, siblings, forks and leaves.
 
 A *place* is a node at which the user can continue: a reply of the model, a question, or a leaf.
 Forks are between places, at the messages of the user and the prompts of branches. Two places are
@@ -16,7 +16,7 @@ from anabranch.tree._threads import HEAD, Node, Tree
 
 
 class Navigator:
-    """An index of a thread that finds the neighbours of a place without the store.
+    """An index of a thread that finds the nodes around a node without reading the store.
 
     The id of its node names a place. ``None`` is the place above the roots.
 
@@ -37,7 +37,7 @@ class Navigator:
         self._label()
 
     def update(self, nodes: Sequence[Node], refs: Mapping[str, str]) -> None:
-        """Add nodes that were appended to the thread, and replace the refs.
+        """Add nodes that the store has added to the thread, and replace all refs.
 
         Refs to unknown nodes are left out.
         """
@@ -72,14 +72,14 @@ class Navigator:
         return list(self._upwards(node_id))[::-1]
 
     def above(self, node_id: str | None) -> str | None:
-        """Return the next place above; ``None`` is the place above the roots."""
+        """Return the nearest node above at which a user can continue; ``None`` above the roots."""
         if node_id is None:
             return None
         upwards = self._upwards(self.nodes[node_id].parent_id)
         return next((node.id for node in upwards if self.is_place(node)), None)
 
     def below(self, node_id: str | None) -> list[Node]:
-        """Return the next places below, in the order of the tree."""
+        """Return the nearest nodes below at which a user can continue, in order."""
         found: list[Node] = []
         pending = list(reversed(self.children(node_id)))
         while pending:
@@ -133,7 +133,7 @@ class Navigator:
 
     @property
     def branches(self) -> dict[str, str]:
-        """The name of the branch that each node is on; the main stream's is empty."""
+        """The name of each node's branch, by node id; the main branch has an empty name."""
         return dict(self._branches.of)
 
     def find(self, name: str) -> Node | None:
@@ -146,7 +146,7 @@ class Navigator:
         return self.nodes[node_id] if node_id is not None else None
 
     def leaves(self, node_id: str | None) -> list[Node]:
-        """Return the leaves below, in the order of the tree; the node itself if it is a leaf."""
+        """Return the leaves below a node, in the order of the tree; a leaf returns itself."""
         found: list[Node] = []
         pending = list(reversed(self.children(node_id)))
         if node_id is not None and not pending:

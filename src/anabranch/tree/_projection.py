@@ -58,12 +58,12 @@ NO_RESULT_CONTENT = (TextBlock(text=NO_RESULT, mark="no_result"),)
 
 
 def is_no_result(content: Iterable[Block]) -> bool:
-    """Return whether this content stands for a missing result."""
+    """Return whether ``content`` stands for a missing result."""
     return any(isinstance(block, TextBlock) and block.mark == "no_result" for block in content)
 
 
 def is_placeholder(result: Result) -> bool:
-    """Return whether a result is the placeholder that the branches of a ``branch_self`` batch see."""
+    """Return whether a result is a placeholder for a tool that is still running."""
     return result.pending is not None and is_no_result(result.pending)
 
 
@@ -76,7 +76,7 @@ def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
 
 
 def provider_blocks(nodes: Iterable[Node], results: Results) -> dict[str, tuple[Block, ...]]:
-    """Return the blocks that a provider is sent for each node of a tree, by node id.
+    """Return the blocks that a provider receives for each node of a tree, by node id.
 
     A node has the same blocks on every path. Tool uses have the ids under which they are sent.
     Results of tools are at the beginning of the user's next node, and never at an assistant's.
@@ -103,7 +103,7 @@ def provider_blocks(nodes: Iterable[Node], results: Results) -> dict[str, tuple[
 def placed_blocks(
     path: Iterable[Node], results: Results
 ) -> Iterator[tuple[Node, tuple[int, int], tuple[Block, ...]]]:
-    """Yield the nodes of ``path`` that a provider is sent, each with its place and its blocks.
+    """Yield the nodes of ``path`` that a provider receives, each with its place and blocks.
 
     The place is the number of the message and of the first block in it, as :func:`project` counts.
     """
@@ -117,7 +117,7 @@ def placed_blocks(
 def project_each(
     path: Iterable[Node], ends: Iterable[Node], results: Results
 ) -> Iterator[tuple[Message, ...]]:
-    """Yield the messages of ``path`` followed by each of ``ends``; all share the messages of the path.
+    """Yield for each of ``ends`` the messages of ``path`` followed by that node.
 
     ``ends`` are nodes of kinds that a provider is sent: neither questions nor answers.
     """
@@ -133,7 +133,7 @@ def project_each(
 
 
 class _Projection:
-    """Messages under construction.
+    """Builds the messages that a provider receives from the nodes of a path.
 
     Consecutive nodes of one role form one message, which the first node of the other role closes.
     Tool uses are answered at that point.
@@ -152,7 +152,7 @@ class _Projection:
         self._own_ids = 0
 
     def copy(self) -> _Projection:
-        """Return an independent projection of the same nodes.
+        """Return a copy of this projection, to which other nodes can be added.
 
         Copies share the messages before them, so the cost does not depend on the length of the
         path. The copies must be used depth first: each to its end before an earlier one continues.
@@ -167,7 +167,7 @@ class _Projection:
         return copied
 
     def add(self, node: Node) -> tuple[Block, ...]:
-        """Append a node; return the blocks that are sent for it."""
+        """Append a node; return the blocks that the provider receives for it."""
         kind = node.kind
         if kind in ASIDE:
             self._holders.append(node.id)  # a call may have run again from an answer
@@ -186,11 +186,11 @@ class _Projection:
         return (*answers, *own) if role == "user" else tuple(own)
 
     def place(self, blocks: Sequence[Block]) -> tuple[int, int]:
-        """Return the number of the open message, and of the first of its last ``blocks``."""
+        """Return the place of ``blocks``, which were just added: message and block number."""
         return self._number, len(self._blocks) - len(blocks)
 
     def answer(self) -> None:
-        """Answer the tool uses at the end of the path."""
+        """Add the results of the tool uses at the end of the path."""
         if self._unanswered:
             self._turn("user")
 
@@ -204,7 +204,7 @@ class _Projection:
         return (*before, _ending(last) if last.role == "assistant" else last)
 
     def _turn(self, role: Role) -> Sequence[Block]:
-        """Begin a message of ``role``; return the results that the user sends before it."""
+        """Begin a message of ``role``; return the tool results that come before it."""
         self._close()
         if not self._unanswered:
             self._role = role
@@ -228,7 +228,7 @@ class _Projection:
         self._started, self._blocks = False, []
 
     def _named(self, block: ToolUseBlock) -> ToolUseBlock:
-        """Return ``block`` under an id that no earlier block has."""
+        """Return ``block`` with an id that no earlier block has."""
         while len(self._ids) > self._own_ids:  # ids of a copy that is no longer used
             self._ids.popitem()
         sent, number = wire_name(block.id), 1
@@ -267,7 +267,7 @@ def _in_order(last: _Closed | None) -> list[Message]:
 
 
 def _is_sent(block: Block, role: Role) -> bool:
-    """Return whether a provider is sent the block in a message of ``role``.
+    """Return whether a provider receives ``block`` in a message of ``role``.
 
     Results of tools are not: they are stored next to the nodes, and inserted.
     """
@@ -284,7 +284,7 @@ def _is_sent(block: Block, role: Role) -> bool:
 
 
 def _ending(message: Message) -> Message:
-    """Return an assistant's last message without trailing white space, which providers reject there."""
+    """Return an assistant's last message without trailing white space, which providers refuse."""
     *before, last = message.content
     if not isinstance(last, TextBlock) or last.text == last.text.rstrip():
         return message

@@ -1,4 +1,4 @@
-"""Saved threads: writes a whole thread as JSON for a file, and reads it again.
+"""Writes a whole thread to a file as JSON, and reads it again.
 
 The format is an export with three more fields: ``results``, ``files`` and the ``data`` of nodes. An
 export without these fields can be loaded as well; the messages then have its results of tools. A
@@ -155,12 +155,12 @@ def _nodes(saved: _Saved, thread: Thread, ids: Mapping[str, str]) -> dict[str, N
 
 
 def _data(node: Node | _SavedNode) -> dict[str, JsonValue]:
-    """Return the data of ``node`` in a file, without the record of a call."""
+    """Return the data of ``node`` for a file; the data of questions and answers is left out."""
     return {} if node.kind in ASIDE else dict(node.data)
 
 
 def _closing(nodes: Mapping[str, Node], known: Iterable[tuple[str, str]]) -> list[Result]:
-    """Return a result for each tool use without one, so that its tool is not run."""
+    """Return an error result for each tool use without a result, so that no tool runs again."""
     text = (TextBlock(text=NOT_CONTINUED),)
     held = {(_caller(nodes, node_id), use_id) for node_id, use_id in known}
     return [
@@ -172,7 +172,7 @@ def _closing(nodes: Mapping[str, Node], known: Iterable[tuple[str, str]]) -> lis
 
 
 def _caller(nodes: Mapping[str, Node], node_id: str) -> str:
-    """Return the node that called the tool whose result the node holds: this node, or one above it."""
+    """Return the id of the node that called the tool: the node itself, or one above it."""
     node = nodes[node_id]
     while node.kind in ASIDE and node.parent_id is not None:
         node = nodes[node.parent_id]

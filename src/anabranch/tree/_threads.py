@@ -112,7 +112,7 @@ class Node:
 
     @property
     def shown(self) -> str:
-        """The text that users see: a short form if the node's text instructs a model."""
+        """The text that users see, which is shorter if the node's text instructs a model."""
         return str(self.data.get(SHOWN, self.text))
 
     @property
@@ -200,7 +200,7 @@ class Path:
 
 
 def longer_path(path: Path, nodes: Sequence[Node], results: Sequence[Result] = ()) -> Path:
-    """Return ``path`` with further nodes and results, as a store returns it after their append."""
+    """Return ``path`` after further nodes and results were added, as a store would return it."""
     longer, held = list(path.nodes), dict(path.results)
     for node in nodes:
         if node.kind not in NOT_MESSAGES:
@@ -211,7 +211,7 @@ def longer_path(path: Path, nodes: Sequence[Node], results: Sequence[Result] = (
 
 
 def _settle(path: Sequence[Node], held: dict[tuple[str, str], Result]) -> None:
-    """Replace the results that wait for a message after ``path`` with their pending content."""
+    """Give each result that waits for the next message after ``path`` its pending content."""
     answering = list[str]()
     for node in reversed(path):
         answering.append(node.id)
@@ -224,7 +224,7 @@ def _settle(path: Sequence[Node], held: dict[tuple[str, str], Result]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings(Path):
-    """The path to a node and the nodes that follow it, as of one moment.
+    """The path to a node, and the nodes directly below, read at one moment.
 
     Attributes:
         thread: the node's thread.
@@ -243,7 +243,7 @@ class Surroundings(Path):
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A whole thread: its nodes with parents before children and older siblings first."""
+    """A whole thread, with parents before children and older siblings before younger ones."""
 
     thread: Thread
     nodes: tuple[Node, ...]
@@ -253,7 +253,7 @@ class Tree:
 
 
 def surroundings_after(above: Path, thread: Thread, node: Node) -> Surroundings:
-    """Return the surroundings of a message that was just added after a path, and has no followers."""
+    """Return the surroundings of a message that was just added, without nodes below it."""
     path = longer_path(above, [node])
     return Surroundings(path.nodes, path.results, thread, {node.id: ()}, ends=path.ends)
 
@@ -322,7 +322,7 @@ class TreeStore(Protocol):
         ...
 
     async def path(self, node_id: str) -> Path:
-        """Return the path to a node, in one statement whatever the path's length and the thread's size.
+        """Return the path to a node by one statement, however long the path is.
 
         An unknown node is an error.
         """

@@ -1,4 +1,4 @@
-"""Nodes as a user reads them: ends of turns, states of questions and nodes, their text, refused blocks."""
+"""The texts and states of nodes as users read them, and the blocks that providers refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ERROR = "error"
 
 
 def state_of(node: Node, walk: Navigator, known: Path | Tree) -> str:
-    """Return the state in which a node was left; empty for most nodes.
+    """Return the state in which a node ended, such as stopped; empty for most nodes.
 
     Args:
         node: the node.
@@ -53,7 +53,7 @@ def open_questions(tree: Tree) -> list[Node]:
 
 
 def is_said(node: Node) -> bool:
-    """Return whether a user has written this node, unlike a branch's own request for a summary."""
+    """Return whether a user wrote this node; an automatic request for a summary does not count."""
     return node.kind == "user" and ERROR not in node.data
 
 
@@ -70,7 +70,7 @@ def _state_of_question(question: Node, walk: Navigator, results: Results) -> str
 
 
 def _followers(node: Node, walk: Navigator) -> Iterator[Node]:
-    """Yield the nodes that follow a node, and the questions and answers there, without branches."""
+    """Yield the nodes after a node, past its questions and answers, without branches."""
     left = list(walk.children(node.id))
     while left:
         each = left.pop()
@@ -122,7 +122,7 @@ class RefusedBlock:
 
 
 def refused_blocks(path: Sequence[Node], results: Results) -> Iterator[RefusedBlock]:
-    """Yield the blocks that the last node of ``path``, a reply, came without."""
+    """Yield the blocks that were left out for the reply at the end of ``path``."""
     places = left_out_on(path[-1:])
     for node, (number, first), blocks in placed_blocks(path, results) if places else ():
         for at, block in enumerate(blocks):

@@ -1,4 +1,4 @@
-"""The command line, ``anabranch``. Nothing imports it.
+"""The command line ``anabranch``. No other package imports this one.
 
     _commands.py                      the commands by name, and their help; each is loaded when used;
                                       and options from pyproject.toml and the user's file
@@ -75,7 +75,7 @@ BROKEN_PIPE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status; ``sys.argv`` is read by default."""
+    """Run the command in ``arguments``, or else in ``sys.argv``; return its exit status."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     return copy_context().run(_run, typed)  # no later command in this process sees these words
 

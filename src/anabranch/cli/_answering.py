@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def new_respondent(console: Console, model: str | None, answers: Path | None) -> Respondent:
-    """Return the respondent that the options describe."""
+    """Return the answerer of a tool's questions: the file ``answers``, ``model``, or the user."""
     from anabranch._terminal import Respondent
 
     return Respondent(console, sampler=open_sampler(model), answers=read_answers(answers))

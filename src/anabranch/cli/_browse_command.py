@@ -28,7 +28,7 @@ def browse_command(
     *,
     store: Store = None,
 ) -> None:
-    """Show the thread, and print the command that continues it if the user wants to."""
+    """Show a conversation, and print the command that continues it at the chosen node."""
     from anabranch._terminal import Console, run_command
     from anabranch.cli._tree_commands import stored_tree
     from anabranch.tree import LATEST

@@ -38,7 +38,7 @@ WIDTH = 60
 
 
 class Browser(App[str]):
-    """Shows a thread; its result is the id of the node at which to continue."""
+    """Shows a thread; the result is the id of the node at which the user wants to continue."""
 
     CSS: ClassVar[str] = """
     #tree { width: 1fr; }

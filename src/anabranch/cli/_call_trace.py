@@ -79,7 +79,7 @@ class CallTrace:
 
 
 def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return each question in ``result`` with its answerer."""
+    """Return the id of each question in ``result``, with the side that answers it."""
     requests: dict[str, Any] = result.get("inputRequests") or {}
     steps: list[dict[str, Any]] = result.get("steps") or []
     asked = [
@@ -100,7 +100,7 @@ def _counted(things: Sized, word: str) -> str:
 
 @asynccontextmanager
 async def traced(transport: Transport, trace: CallTrace) -> AsyncGenerator[tuple[Read, Write]]:
-    """Open ``transport``, and have ``trace`` describe the messages that pass through it."""
+    """Open ``transport``; ``trace`` describes each message that passes through the transport."""
     async with transport as (inner_read, inner_write), anyio.create_task_group() as pumps:
         arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, leaving = anyio.create_memory_object_stream[SessionMessage](0)

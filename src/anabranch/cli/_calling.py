@@ -114,7 +114,7 @@ async def invoke(
 
 
 async def find_tool(client: Client, target: str, name: str) -> Tool:
-    """Return the tool called ``name``; an error names ``target``."""
+    """Return the tool called ``name``, or fail with the names of the tools of ``target``."""
     tools = await list_tools(client)
     if name not in tools:
         offered = ", ".join(tools) or "nothing"
@@ -131,7 +131,7 @@ async def find_tool(client: Client, target: str, name: str) -> Tool:
 
 
 def value_of(result: CallToolResult, tool: Tool) -> object:
-    """Return the tool's value: its structured content if it has any, else its text."""
+    """Return the tool's value: the structured content of ``result``, if any, else its text."""
     texts = [block.text for block in result.content if isinstance(block, TextContent)]
     text = "\n".join(texts)
     if result.is_error:
@@ -156,7 +156,7 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
 
 
 def _unwrapped(content: object, tool: Tool) -> object:
-    """Return the value inside the object in which the server had to wrap it."""
+    """Return the tool's value; a server wraps a value that is no JSON object in an object."""
     if not isinstance(content, dict):
         return content
     fields = cast("dict[str, object]", content)

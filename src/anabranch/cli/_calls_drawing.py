@@ -61,12 +61,12 @@ def draw_call(call: RecordedCall) -> list[str]:
 
 
 def draw_replayed(found: Sequence[Replayed]) -> list[str]:
-    """Return a line or two for each replay."""
+    """Return one or two lines for each replayed call."""
     return [line for each in found for line in _replayed(each)] or ["No open calls."]
 
 
 def old_ways_of(found: Sequence[Replayed]) -> list[str]:
-    """Return a line for each marker with the number of calls that still need its old way."""
+    """Return a line for each ``ctx.patched`` marker: how many open calls need its old code."""
     needed = Counter(name for each in found for name in each.old_ways)
     lines = [
         f"{needed[name]} of {len(found)} open calls take the old way of {name!r}."
@@ -78,7 +78,7 @@ def old_ways_of(found: Sequence[Replayed]) -> list[str]:
 
 
 def draw_undone(done: Undone) -> list[str]:
-    """Return the lines of an undone call: the steps undone, and those left."""
+    """Return the lines of an undone call: the steps undone, and the steps still to undo."""
     steps = [f"  undone  {each}" for each in done.undone]
     return [f"{done.id}  {done.tool}  {done.state}", *steps, *(f"  left    {n}" for n in done.left)]
 

@@ -57,7 +57,7 @@ class OfferedTools:
         return await self._replay(stores, record, self._tool_of(record))
 
     async def replay_open(self, stores: Stores, names: Sequence[str]) -> list[Replayed]:
-        """Replay every open call, or those of the tools ``names``, without any effect."""
+        """Replay every open call, or every open call of the tools ``names``, without any effect."""
         missing = f"no such tool: {self._targets} offers {self._offered}"
         return [
             await self._replay(stores, record, self._tools[record.tool])
@@ -68,7 +68,7 @@ class OfferedTools:
         ]
 
     async def undo(self, stores: Stores, name: str, *, yes: bool) -> Undone:
-        """Undo the call that ``name`` stands for, and end it."""
+        """Undo the effects of the call that ``name`` stands for, and end the call."""
         record = await find_call(stores.calls, name)
         tool = self._tool_of(record)
         runtime = await runtime_of(stores.trees, record)
@@ -98,7 +98,7 @@ async def _open_calls(calls: CallStore, tool: str | None) -> list[CallRecord]:
 
 
 class Undone(BaseModel):
-    """The end of a call: the steps that were undone, and those that are left."""
+    """The end of a call: the steps that were undone, and the steps still to undo."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""The models of chats: the catalogue, and two stand-ins, which play the demo or refuse."""
+"""The models of chats: the catalogue, the scripted model of the demo, and a missing model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _scripted(request: SampleRequest) -> ScriptedModel:
 
 
 class WithoutModel:
-    """Refuses turns. The user at the terminal, if there is one, answers the samples of tools.
+    """Replaces a missing model: refuses turns, and asks the user at the terminal for samples.
 
     Args:
         respondent: asks the user at the terminal.
@@ -64,7 +64,7 @@ class WithoutModel:
         return await self._respondent.sample(request)
 
     def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
-        """Refuse.
+        """Refuse to reply: a turn needs a model.
 
         Raises:
             ModelError: always.
@@ -92,5 +92,5 @@ class ChatModels:
         return open_model(name, cache=True)
 
     def names(self) -> Sequence[str]:
-        """Return the names known to the adapter; none without the extra ``models``."""
+        """Return the names of known models; no names without the extra ``models``."""
         return known_models()

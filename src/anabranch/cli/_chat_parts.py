@@ -62,9 +62,10 @@ class ChatParts:
 
     @asynccontextmanager
     async def open(self, *, works: bool = True) -> AsyncGenerator[None]:
-        """Hold the connections to servers open, and learn if this process works, inside the block.
+        """Inside the block, connect to servers, and learn if this process ``works`` on turns.
 
-        The end of the block closes the stores and the engine; the learner hands its branch back first.
+        The end of the block stops the learner, whose branch returns to the queue; then it closes
+        the stores and the engine.
 
         Raises:
             FailedError: if a server cannot be reached.
@@ -95,7 +96,7 @@ def open_parts(  # noqa: PLR0913 - options
     memory: bool,
     version: str | None = None,
 ) -> ChatParts:
-    """Return the parts that the options name.
+    """Return the parts of a chat that the options name.
 
     Raises:
         UsageError: if a part cannot be made.
@@ -128,7 +129,7 @@ def parts_around(
     memory: bool,
     version: str | None = None,
 ) -> ChatParts:
-    """Return the parts of a chat with ``tools`` and ``model``, which learns under its ``name``.
+    """Return the parts of a chat; with ``memory``, the model called ``name`` learns.
 
     Raises:
         UsageError: if a part cannot be made.
@@ -207,7 +208,7 @@ def tools_of(
 
 
 def check_names(tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]]) -> None:
-    """Refuse two tools, or plugins, of one name.
+    """Fail if two of ``tools`` have the same name.
 
     Raises:
         UsageError: if two have one name.
@@ -219,7 +220,7 @@ def check_names(tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]]) -> None:
 
 @asynccontextmanager
 async def connected(tools: Iterable[object]) -> AsyncGenerator[None]:
-    """Hold the connections to servers open.
+    """Inside the block, keep the connections of ``tools`` to their servers open.
 
     Raises:
         FailedError: if a connection cannot be made.

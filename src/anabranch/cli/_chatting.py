@@ -83,7 +83,7 @@ class ChatOptions:
 
 
 def lines_of(script: Path | None, console: Console) -> InputLines:
-    """Return the lines of a script, a pipe or a user."""
+    """Return the input lines of a chat: from a script, a pipe, or the user at a terminal."""
     if script is not None and str(script) != "-":
         return read_script(script)
     if not console.interactive or script is not None:
@@ -133,7 +133,7 @@ def data_folder() -> Path:
 async def chat(
     options: ChatOptions, tools: Sequence[ChatTool | Plugin[Any]], console: Console
 ) -> None:
-    """Run a session until there are no more lines.
+    """Run a chat session until its input ends.
 
     Raises:
         CommandError: if the session cannot start, a line of a script fails, or the user leaves.
@@ -183,7 +183,7 @@ async def _chat(
 
 
 async def _answer(session: Session, prompt: str) -> None:
-    """Say ``prompt``, and print the answer alone.
+    """Send ``prompt`` to the agent, and print only the answer.
 
     Raises:
         FailedError: if there is no answer.
@@ -236,7 +236,7 @@ async def _thread_id(store: TreeStore, name: str) -> str:
 async def _session(
     options: ChatOptions, agent: Agent, screen: ChatScreen, columns: Callable[[], int] | None
 ) -> Session:
-    """Return a session that continues the thread of the options, at their node.
+    """Return a session that continues at the thread and node that ``options`` name.
 
     Raises:
         UsageError: if there is no such thread or node.

@@ -27,9 +27,9 @@ async def check(
     console: Console,
     respondent: Respondent | None,
 ) -> list[Finding]:
-    """Return the findings: in the source, and with a ``respondent`` also from running the tool.
+    """Return the findings in the source of tools; with a ``respondent``, also run one tool.
 
-    The check is of all tools of the target, or of the tool called ``name``.
+    The function checks the tool called ``name``; without a name, all tools of the target.
     """
     tools = choose_tools(target, name)
     found: dict[Finding, None] = {}
@@ -92,7 +92,7 @@ async def run(
 
 
 def report(findings: Sequence[Finding], console: Console) -> None:
-    """Show the findings, in a few lines each."""
+    """Show each finding in a few lines, and fail if there is one."""
     for finding in findings:
         console.say(str(finding))
     if findings:

@@ -1,4 +1,4 @@
-"""One MCP server of all tools and servers in the targets, by the recipe of ``anabranch serve``.
+"""Combines all tools and servers of the targets into one MCP server, for ``anabranch serve``.
 
 The options of the command line complete the servers that the targets make themselves. A server keeps
 the options that its own code sets, and the command reports them.
@@ -48,7 +48,7 @@ ITS_OWN = (
 
 
 class MadeServer(NamedTuple):
-    """A server with its jobs, and a note for the user.
+    """A server that can start, with its background jobs and a note for the user.
 
     Attributes:
         server: the server.
@@ -66,7 +66,7 @@ class MadeServer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerRecipe:
-    """The parts of a server, in a form that another process can receive."""
+    """The settings of a server, from which each worker process can make the same server."""
 
     targets: tuple[str, ...]
     model: str | None
@@ -110,7 +110,7 @@ class ServerRecipe:
         store: str | TreeStore | None,
         sampler: Sampler | None,
     ) -> list[AbstractAsyncContextManager[None]]:
-        """Add the tools of ``--folding`` and ``--memory``; return their jobs during the server's run."""
+        """Add the tools of ``--folding`` and ``--memory``; return their background jobs."""
         wanted = self.agent_tools
         if not (wanted.folding or wanted.memory):
             return []
@@ -130,7 +130,7 @@ class ServerRecipe:
 
 
 def _beside_calls(options: ServerOptions, url: str) -> tuple[ServerOptions, TreeStore]:
-    """Return the options with an open store of calls, and a store over the same connections."""
+    """Return the options with an open store of calls, and a tree store over its connections."""
     try:
         calls, trees = open_stores(url)
     except StoreError as error:
@@ -140,7 +140,7 @@ def _beside_calls(options: ServerOptions, url: str) -> tuple[ServerOptions, Tree
 
 @asynccontextmanager
 async def _doing(jobs: Iterable[AbstractAsyncContextManager[None]]) -> AsyncGenerator[None]:
-    """Do the jobs inside the block."""
+    """Run the background ``jobs`` inside the block."""
     async with AsyncExitStack() as running:
         for job in jobs:
             await running.enter_async_context(job)
@@ -225,7 +225,7 @@ def _add(server: MCPServer[Any], tools: Sequence[Tool[Any]], options: ServerOpti
 
 
 def seal_probe(server: AnyServer) -> str:
-    """Return a text that only a server with the same keys opens."""
+    """Return a sealed text, which only a server with the same keys can open."""
     return _codec(server).seal(b"")
 
 

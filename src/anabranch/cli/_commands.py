@@ -26,7 +26,7 @@ PROJECT = ("tool", "anabranch")
 
 
 class ConfigurationFile(Toml):
-    """A file as a source of options that the command line leaves out."""
+    """A configuration file, which gives options that the command line leaves out."""
 
     def __call__(self, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
         """Add the file's options to ``arguments``; name a file that cannot be read or is no TOML."""
@@ -41,7 +41,7 @@ class ConfigurationFile(Toml):
 
 
 def configuration_files() -> list[ConfigurationFile]:
-    """Return the sources of options, the first of which wins."""
+    """Return the configuration files; an earlier file overrides a later one."""
     user = user_config_path("anabranch", appauthor=False) / "config.toml"
     return [*_tables("pyproject.toml", root_keys=PROJECT, search_parents=True), *_tables(user)]
 

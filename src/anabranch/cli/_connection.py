@@ -92,7 +92,7 @@ async def open_session(
     era: Era = "auto",
     trace: CallTrace | None = None,
 ) -> T:
-    """Connect to ``server``, the server of ``target``, and return the value of ``act``.
+    """Connect to the ``server`` of ``target``, and return the value of ``act(client)``.
 
     ``trace`` describes the messages of a server of :func:`server_of`. A cancellation ends ``act`` first,
     while the connection can still tell the server, which undoes its call.
@@ -143,7 +143,7 @@ async def open_session(
 
 
 def _traced(server: Connectable, trace: CallTrace | None) -> Connectable:
-    """Return a server with a trace of its messages, if :func:`server_of` made it."""
+    """Return ``server``, traced if there is a ``trace`` and :func:`server_of` made the server."""
     if trace is None or not isinstance(server, WithHeaders | StdioServerParameters):
         return server
     started = stdio_client(server) if isinstance(server, StdioServerParameters) else server
@@ -151,7 +151,7 @@ def _traced(server: Connectable, trace: CallTrace | None) -> Connectable:
 
 
 async def _flush(client: Client) -> None:
-    """Wait until the server has the messages sent before, such as a cancellation.
+    """Wait until the server has received all earlier messages, such as a cancellation.
 
     The SDK ends a connection over HTTP together with the messages on their way. Since 2026-07-28, the
     end of a request's own connection cancels the request.

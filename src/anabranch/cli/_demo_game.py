@@ -1,4 +1,4 @@
-"""The pick-a-card tool, played from here: the work of ``anabranch demo``.
+"""Plays the pick-a-card tool in this terminal: the work of ``anabranch demo``.
 
 Scripted answers replace a missing model or a missing user. A server process serves
 ``_demo_tool.py`` like any other tool.
@@ -73,7 +73,7 @@ async def demo(
 
 
 class ToolSource:
-    """The functions of the tool that ask, as text with line numbers."""
+    """The source of the demo tool's functions that ask, with line numbers."""
 
     def __init__(self, *functions: Callable[..., object]) -> None:
         self._lines: dict[int, str] = {}
@@ -92,7 +92,7 @@ class ToolSource:
         return "\n".join(shown)
 
     def place_of(self, step_id: str) -> str:
-        """Return the line of code that asks the question ``step_id``; each kind has one line."""
+        """Return the line of code that asks ``step_id``; only one samples, and only one elicits."""
         call = "ctx.sample(" if step_id.rpartition("/")[2].startswith("sample") else "ctx.elicit("
         number, line = next(each for each in self._lines.items() if call in each[1])
         return f"at line {number}: {line.strip()}"

@@ -32,7 +32,7 @@ class CardChoice(BaseModel):
 
 @cache
 def choice_among(count: int) -> type[CardChoice]:
-    """Return the question for the user about ``count`` cards."""
+    """Return the question that asks the user to pick one of ``count`` cards."""
 
     class Choice(CardChoice):
         number: int = Field(alias="cardNumber", title="Card number", ge=1, le=count)

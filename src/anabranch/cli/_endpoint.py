@@ -116,7 +116,7 @@ class Endpoint:
 
     @property
     def share(self) -> int:
-        """The number of requests that one caller may have in progress; an address may have many users."""
+        """Maximum requests of one caller in progress; an address may stand for many users."""
         return self.user_share if self.token else max(LEAST, self.concurrency // 2)
 
     @property
@@ -126,7 +126,7 @@ class Endpoint:
 
     @property
     def lasting(self) -> float | None:
-        """The seconds after which an idle session ends; ``None``: sessions are not offered."""
+        """Seconds after which an idle session ends; ``None`` if the server offers no sessions."""
         return None if self.stateless else self.session_ttl
 
     def check(self) -> None:
@@ -161,7 +161,7 @@ class Endpoint:
             )
 
     def listen(self) -> socket.socket:
-        """Return a listening socket; a failure shows before anything else starts."""
+        """Return a listening socket, before other parts start: an unusable address fails first."""
         try:
             return listen(self.host, self.port)
         except (socket.gaierror, ValueError) as error:  # ValueError: a name that cannot be encoded
@@ -182,7 +182,7 @@ class Endpoint:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on ``host`` (a name or an address) and ``port``; 0 for any.
+    """Return a socket that listens on ``host`` (name or address) and ``port``; 0 for a free port.
 
     Raises:
         OSError: if the port is in use, or the host is unknown (``gaierror``) or another machine.

@@ -53,7 +53,7 @@ _REFUSALS: Final = {
 
 
 def security_of(endpoint: Endpoint) -> TransportSecuritySettings:
-    """Return the names and origins of ``endpoint``, and those of this machine, for the SDK."""
+    """Return the host names and origins that the SDK accepts: this machine's, and the options'."""
     hosts = endpoint.allowed_host or []
     names = [*LOOPBACK, *hosts]
     own = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
@@ -90,7 +90,7 @@ def app_of(server: AnyServer, endpoint: Endpoint) -> ASGIApp:
 
 
 def checks_tokens(server: AnyServer) -> bool:
-    """Whether the server's author has given the server an authorization."""
+    """Whether the server checks tokens itself, since its author has set an authorization."""
     return (server.auth if is_fastmcp(server) else server.settings.auth) is not None
 
 
@@ -148,13 +148,13 @@ def _fastmcp_app(
 
 
 class _Tokens:
-    """The SDK's verifier of a fixed set of tokens."""
+    """A token verifier for the SDK, which accepts a fixed set of tokens."""
 
     def __init__(self, tokens: Iterable[str]) -> None:
         self._known = [_digest(each) for each in tokens]
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return the name of a token, in a time that does not depend on the token."""
+        """Return the access of a known token, or ``None``, in a time independent of the token."""
         given = _digest(token)
         if not any([hmac.compare_digest(given, each) for each in self._known]):  # noqa: C419 - all
             return None
@@ -166,7 +166,7 @@ def _digest(token: str) -> bytes:
 
 
 def authenticated(app: ASGIApp, tokens: Iterable[str]) -> ASGIApp:
-    """Return ``app`` for requests with one of the tokens; others get the SDK's response 401."""
+    """Return ``app`` behind a check: requests without one of ``tokens`` get status 401."""
     guarded = AuthenticationMiddleware(
         AuthContextMiddleware(RequireAuthMiddleware(app, [])),
         backend=BearerAuthBackend(_Tokens(tokens)),

@@ -1,4 +1,4 @@
-"""uvicorn as the commands run it, in this process or in several workers, and the stop of a server.
+"""Runs and stops uvicorn for the commands, in this process or in several worker processes.
 
 uvicorn tells an application that the server stops only after the last request, and sets no limit on
 the time after that, since a thread cannot be cancelled. So this module handles the signals as well.
@@ -42,7 +42,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def drain(grace: float) -> int:
-    """Return the seconds of ``grace`` for which requests in progress continue."""
+    """Return the part of the ``grace`` seconds in which requests in progress may continue."""
     return min(DRAIN, int(grace / 2))
 
 
@@ -85,7 +85,7 @@ class Lifetime:
             await self._app(scope, receive, send)
 
     def stop(self) -> None:
-        """Tell the application that the server stops; the process ends after the grace at most."""
+        """Tell the application that the server stops; after the grace seconds, end the process."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -109,7 +109,7 @@ class Lifetime:
 
     @contextmanager
     def _signals_heard(self) -> Generator[None]:
-        """Stop at the first signal, and end the process at a second Ctrl-C; so does uvicorn."""
+        """Inside the block, stop the server at a signal, and end the process at a second Ctrl-C."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -240,7 +240,7 @@ def serve_workers(
 
 
 class _Made:
-    """Pickles as a call of ``make``, so that a worker has the application before its event loop runs.
+    """Pickles as a call of ``make``: a worker makes the application before its event loop runs.
 
     uvicorn calls a factory inside the loop, where targets could not run another loop.
     """

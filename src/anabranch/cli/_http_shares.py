@@ -67,7 +67,7 @@ class SharedRequests:
         return given.partition(" ")[2] or by_address((scope.get("client") or ("",))[0])
 
     async def _beyond(self, caller: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request beyond the limits if it is a message that ends soon."""
+        """Serve a message that ends soon although a limit is reached; refuse other requests."""
         if scope["method"] == "GET" or self._soon.is_full(caller):
             await self._refusal(caller)(scope, receive, send)
             return
@@ -91,7 +91,7 @@ class SharedRequests:
 
 
 async def _read(receive: Receive) -> list[Message]:
-    """Return the ASGI messages of a request, as far as an MCP server reads them."""
+    """Return the ASGI messages of a request, up to the size that an MCP server reads."""
     read, size = list[Message](), 0
     while size <= DEFAULT_MAX_REQUEST_BODY_SIZE:
         message = await receive()
@@ -103,9 +103,9 @@ async def _read(receive: Receive) -> list[Message]:
 
 
 def _begins(body: bytes) -> bool:
-    """Return whether a message of JSON-RPC may be a request, which has a method and an id.
+    """Return whether ``body`` may be a JSON-RPC request, which has a method and an id.
 
-    Another reader may take other encodings or depths: unreadable text counts as a request.
+    A body that this function cannot read counts as a request: the server may be able to read it.
     """
     try:
         message = read_json(body.decode())

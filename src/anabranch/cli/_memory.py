@@ -25,14 +25,14 @@ from anabranch.tree import TreeStore
 
 
 def open_scrubber() -> Scrubber:
-    """Return the scrubber, which searches texts for secrets before branches or memories are stored."""
+    """Return the scrubber, which removes secrets from texts before they are stored."""
     with needs_extra("memory", "The search for secrets", UsageError):
         import_module("detect_secrets")
     return Scrubber()
 
 
 def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBank:
-    """Return the memory in the store at a URL, or in the database of a store of conversations.
+    """Return the memory in ``store``: a URL, or an open store of conversations.
 
     Callers share the project ``shared``. Each caller may write there, and in a private scope.
     """
@@ -51,7 +51,7 @@ def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBan
 
 @asynccontextmanager
 async def learning(bank: ReasoningBank | None, sampler: Sampler | None) -> AsyncGenerator[None]:
-    """Learn from the branches in a memory's queue while the context lasts; then close its store.
+    """Inside the block, learn from the branches in the queue of ``bank``; then close its store.
 
     Without a model, the branches stay in the queue.
     """
@@ -79,7 +79,7 @@ _QUEUED = (
 def open_branches(
     store: str | TreeStore | None, bank: ReasoningBank | None = None, *, learns: bool = False
 ) -> BranchService:
-    """Return the service of branches in the store at a URL, with conversations, or in this process.
+    """Return the service of branches, in ``store`` or, without a store, in this process.
 
     With a memory, branches begin with its notes, and queue their transcripts to learn from;
     ``learns`` says whether this process does the learning.
@@ -99,7 +99,7 @@ def open_branches(
 
 @asynccontextmanager
 async def expiring(branches: BranchService | None) -> AsyncGenerator[None]:
-    """Close branches whose time is over while the context lasts."""
+    """Inside the block, close each branch whose deadline has passed."""
     tasks: list[asyncio.Task[NoReturn]] = []
     if branches is not None:
         tasks.append(asyncio.create_task(branches.run()))

@@ -70,7 +70,7 @@ def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | No
 
 
 def variables_of(given: Iterable[str]) -> dict[str, str]:
-    """Return the variables given as ``NAME``, of this process's environment, or ``NAME=value``."""
+    """Return the variables ``NAME=value``; ``NAME`` alone has its value in this process."""
     variables: dict[str, str] = {}
     for each in given:
         name, equals, value = each.partition("=")

@@ -241,7 +241,7 @@ class ReachOptions:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of requests."""
+        """The headers of requests to the server."""
         return headers_of(self.token, self.header or ())
 
     @property
@@ -291,10 +291,10 @@ class CallLimits:
     ] = None
 
     def read(self) -> Limits:
-        """Return the limits."""
+        """Return the limits that the user has given."""
         return limits_of(self.max_tokens, self.max_depth, self.timeout)
 
 
 def of_tools(limits: Limits) -> Limits:
-    """Return the limits of each tool call in a turn with ``limits``; the turn limits the tokens."""
+    """Return a turn's ``limits`` for each of its tool calls, without tokens, which it counts."""
     return replace(limits, max_tokens=None)

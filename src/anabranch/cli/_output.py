@@ -20,7 +20,7 @@ from anabranch.errors import is_authors
 
 
 def print_either(value: object, lines: Sequence[str], *, as_json: bool = False) -> None:
-    """Print ``lines`` at a terminal; elsewhere, or ``as_json``, ``value``."""
+    """Print ``lines`` at a terminal; without a terminal or with ``as_json``, print ``value``."""
     if as_json or not sys.stdout.isatty():
         print_json(value)
     else:
@@ -44,7 +44,7 @@ def _print(text: str) -> None:
 
 
 async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> None:
-    """Show ``losses``, and return if the user agrees."""
+    """Show ``losses``, ask ``question``, and fail with ``otherwise`` unless the user agrees."""
     if yes:
         return
     from anabranch._terminal import Console, ask_consent
@@ -67,7 +67,7 @@ WARNING = (
 
 
 class _Printed(TextIOBase):
-    """Writes to stderr without a buffer, after one warning; the SDK's server takes ``buffer``."""
+    """Replaces stdout: sends prints to stderr, with a warning; the server uses ``buffer``."""
 
     def __init__(self, buffer: BinaryIO) -> None:
         self.buffer = buffer
@@ -85,7 +85,7 @@ class _Printed(TextIOBase):
 
 @contextmanager
 def protocol_on_stdout() -> Generator[None]:
-    """Send prints inside the block to stderr; a server that starts there gets stdout."""
+    """Inside the block, send prints to stderr, so that stdout carries only a server's protocol."""
     with redirect_stdout(_Printed(sys.stdout.buffer)):
         yield
 
@@ -96,7 +96,7 @@ _FRAME = re.compile(r'  File "([^"]+)", line \d+.*\n(?:    .*\n?)*')
 
 
 def name_forgotten_awaits() -> None:
-    """Let warnings of operations that were never awaited name the author's line.
+    """Make Python's warnings of never awaited operations name the author's line.
 
     Each call of a coroutine function takes a little longer, so only commands for authors use this.
     """

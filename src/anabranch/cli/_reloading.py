@@ -28,7 +28,7 @@ from anabranch.errors import AnabranchError, ToolError, format_for_author, is_au
 
 
 class ReloadedTools:
-    """A source of an agent's tools: the present tools of the targets, which are files and modules."""
+    """A source of an agent's tools, which loads the targets again when their files change."""
 
     def __init__(self, targets: Sequence[str], console: Console) -> None:
         self._targets = targets
@@ -153,7 +153,7 @@ class ReloadedTools:
 
 
 def _called(found: Found) -> list[AgentTool]:
-    """Return the tools of targets for an agent; a plugin's policy applies to its tool."""
+    """Return the tools in ``found`` for an agent; a tool with a plugin has the plugin's policy."""
     plugged = {id(plugin.mcp) for plugin in found.plugins}
     tools: list[AgentTool] = [CalledTool(tool) for tool in found.tools if id(tool) not in plugged]
     tools += (tool for plugin in found.plugins for tool in plugin.server.tools)

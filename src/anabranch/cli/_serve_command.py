@@ -24,8 +24,8 @@ def serve_command(
     name: Annotated[
         str | None,
         Parameter(
-            help="Name of the server. Default: the name of the target. A server accepts only states of"
-            " servers with its name."
+            help="Name of the server. Default: the name of the target. A client can continue a "
+            "call after a restart, or at another process, only if the name is the same."
         ),
     ] = None,
     endpoint: Endpoint = Endpoint(),
@@ -35,7 +35,7 @@ def serve_command(
     limits: CallLimits = CallLimits(),
     agent_tools: AgentTools = AgentTools(),
 ) -> None:
-    """Serve until the client leaves, or the user stops the server."""
+    """Serve until the client ends the connection, or the user stops the server."""
     from anabranch._terminal import log_to_stderr
     from anabranch.cli._combined_server import ServerRecipe
     from anabranch.cli._serving import serve

@@ -1,6 +1,6 @@
 """The options of ``anabranch serve`` for its calls, its questions and its own tools, in groups.
 
-Another process can receive a group.
+A group of options can be pickled, so that a worker process can receive it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from anabranch.mcp import GRACE, HEARTBEAT, TTL, SamplerMode
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Persistence:
-    """The options for storing and ending calls, in a form that another process can receive."""
+    """The options for storing and ending calls, which a worker process can receive."""
 
     store: Annotated[
         str | None,
@@ -60,7 +60,7 @@ class Persistence:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The options for asking clients, in a form that another process can receive."""
+    """The options for asking clients, which a worker process can receive."""
 
     sampler_mode: Annotated[
         SamplerMode,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def serve(recipe: ServerRecipe, endpoint: Endpoint) -> None:
-    """Serve until the client leaves (stdio) or the user stops the server.
+    """Serve until the client ends the connection (stdio), or the user stops the server.
 
     ``recipe`` has no keys yet.
     """
@@ -100,7 +100,7 @@ async def _serve_stdio(server: AnyServer, around: AbstractAsyncContextManager[ob
 
 
 async def _require_store(url: str) -> None:
-    """Fail if the store cannot be used, before any client relies on it."""
+    """Fail if the store at ``url`` cannot be used, before the server accepts clients."""
     store = open_store(url)
     try:
         await store.find("")
@@ -140,7 +140,7 @@ class WorkerApp:
     """A text that the server of the parent process has sealed."""
 
     def __call__(self) -> ASGIApp:
-        """Return the application, which ends with the parent process; or end this process."""
+        """Return the application; if the server cannot be made, end this process."""
         log_to_stderr(logging.WARNING, self.endpoint.log_format)
         try:
             server, _, around, _ = self.recipe.make_server()
@@ -166,7 +166,7 @@ class WorkerApp:
 
 @asynccontextmanager
 async def _ending_with_parent(around: AbstractAsyncContextManager[object]) -> AsyncGenerator[None]:
-    """Enter ``around``, and stop this process when its parent dies, to free the port."""
+    """Enter ``around``; if the parent process dies, stop this process, which frees the port."""
 
     def watch() -> None:
         if (parent := multiprocessing.parent_process()) is not None:
@@ -195,7 +195,7 @@ _GIVEN_BY = {
 
 
 def not_used(unused: set[str]) -> list[str]:
-    """Return a sentence for each option without effect, since the target's code sets it."""
+    """Return a sentence for each option that has no effect, because the target sets it."""
     if KEYS not in os.environ:  # keys in the file are a default
         unused = unused - {"keys"}
     return [

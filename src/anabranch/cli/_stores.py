@@ -102,7 +102,7 @@ T = TypeVar("T")
 
 
 class Stores(NamedTuple):
-    """Calls, conversations and the events of runs, over the same connections."""
+    """The stores of calls, conversations and run events, which share their connections."""
 
     calls: CallStore
     trees: TreeStore
@@ -127,7 +127,7 @@ def with_store(
     work: Callable[[S], Awaitable[T]],
     *failures: type[Exception],
 ) -> T:
-    """Open the store with ``opened``, await ``work`` with it, close it, and return the result.
+    """Open the store at ``url`` by ``opened``, return ``work(store)``, and close the store.
 
     An error of the store, or one of ``failures``, fails the command.
     """
@@ -152,7 +152,7 @@ DBOS = "dbos"
 
 
 def open_engine(name: str | None, store: str | None) -> Engine | None:
-    """Return the engine of this name for a store; ``None`` for the engine of this process."""
+    """Return the engine called ``name`` for ``store``; ``None`` for the engine of this process."""
     if name is None or name in {"", "in-process"}:
         return None
     place, options, schema = _schema_of(name)
@@ -174,7 +174,7 @@ def open_engine(name: str | None, store: str | None) -> Engine | None:
 
 
 def _schema_of(name: str) -> tuple[str, str, str]:
-    """Return an engine's name without query, the query without the schema, and the schema."""
+    """Split the text of ``--engine``: the part before ``?``, other options, and the schema."""
     place, _, query = name.partition("?")
     given = parse_qsl(query, keep_blank_values=True)
     schema = dict(given).get("schema", DBOS)

@@ -53,7 +53,7 @@ class Found:
 
     @property
     def connectable(self) -> list[Connectable]:
-        """The servers in the form to which the SDK's client connects."""
+        """The servers, in a form that the SDK's client accepts."""
         # The SDK's server inside FastMCP: FastMCP's own client is another.
         below = (each._mcp_server for each in self.fastmcp)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         return [*self.servers, *below]
@@ -80,19 +80,19 @@ class Found:
 
 
 def _is_mcp_server(value: object) -> TypeIs[MCPServer[Any]]:
-    """Whether this is a server of the SDK; the SDK is imported only if a target imports it."""
+    """Whether ``value`` is a server of the SDK; the SDK is imported only if a target imports it."""
     module = sys.modules.get("mcp.server.mcpserver")
     return module is not None and isinstance(value, module.MCPServer)
 
 
 def is_fastmcp(value: object) -> TypeIs[FastMCP[Any]]:
-    """Whether this is a server of FastMCP; FastMCP is imported only if a target imports it."""
+    """Whether ``value`` is a server of FastMCP, which is imported only if a target does so."""
     module = sys.modules.get("fastmcp")
     return module is not None and isinstance(value, module.FastMCP)
 
 
 def _is_plugin(value: object) -> TypeGuard[Plugin[Any]]:
-    """Whether this is a plugin; the module of plugins is imported only if a target imports it."""
+    """Whether ``value`` is a plugin; only a target's own import loads the module of plugins."""
     module = sys.modules.get("anabranch.chat._plugins.plugin")
     return module is not None and isinstance(value, module.Plugin)
 
@@ -104,12 +104,12 @@ def _add_once(known: list[T], value: T) -> None:
 
 
 def is_url(target: str) -> bool:
-    """Whether the target is a running server."""
+    """Whether the target is the URL of a running server."""
     return target.startswith(("http://", "https://"))
 
 
 def is_server(target: str) -> bool:
-    """Whether the target is a running server, or the command that starts one."""
+    """Whether the target is the URL of a running server, or a command that starts a server."""
     return is_url(target) or target.startswith("command:")
 
 
@@ -144,7 +144,7 @@ def identity_of(targets: Iterable[str]) -> str:
 def load(targets: Iterable[str]) -> Found:
     """Load the targets and return their tools, plugins and servers.
 
-    Prints of their code go to stderr, since stdout may carry the protocol.
+    Prints of the targets' code go to stderr, since stdout may carry the protocol.
     """
     found = Found()
     for target in targets:
@@ -166,14 +166,14 @@ def _is_file(place: str) -> bool:
 
 
 def _module_exists(name: str) -> bool:
-    """Look for the outermost package only: a longer search would run the package's code."""
+    """Return whether the outermost package exists; a search inside would run its code."""
     _look_in(Path.cwd())
     package = name.partition(".")[0]
     return package.isidentifier() and importlib.util.find_spec(package) is not None
 
 
 def _look_in(folder: Path) -> None:
-    """Let the target import its neighbours; installed packages take precedence."""
+    """Let a target import the modules in ``folder``; installed packages take precedence."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 

@@ -1,4 +1,4 @@
-"""The summary of a tool before it is called: parameters, questions, requirements, limits.
+"""The summary of a tool, without a call: parameters, questions, requirements, limits.
 
 A command loads a target that is code, and calls none of its tools. A running server lists its tools
 without their questions.
@@ -132,7 +132,7 @@ class ToolSummary:
 
     @property
     def usage(self) -> str:
-        """The arguments in the form to type; optional arguments are in brackets."""
+        """The arguments as a user types them; optional arguments are in brackets."""
         required = self.parameters.get("required", ())
         fields = self.parameters.get("properties", {})
         return " ".join(
@@ -175,7 +175,7 @@ class ToolSummary:
 
 
 def _default(schema: object) -> str:
-    """Return the default of a parameter in the form to type; ``…`` if it is long or missing."""
+    """Return the default of a parameter as a user types it; ``…`` if it is long or missing."""
     if not isinstance(schema, Mapping) or cast("Schema", schema).get("default") is None:
         return "…"
     default: object = cast("Schema", schema)["default"]
@@ -194,7 +194,7 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
 async def summaries_of(
     target: str, headers: Mapping[str, str], env: Mapping[str, str] | None = None
 ) -> list[ToolSummary]:
-    """Return the tools of ``target``, in its order."""
+    """Return a summary of each tool of ``target``, in the target's order."""
     if is_server(target):
         from anabranch._asking import Absent
         from anabranch.cli._connection import open_session, server_of

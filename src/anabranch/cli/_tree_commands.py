@@ -228,7 +228,7 @@ async def _thread_id(trees: TreeStore, name: str) -> str:
 
 
 def _losses(tree: Tree, first: str | None) -> str:
-    """Return the losses of deleting a node and all nodes below it; by default, the whole thread."""
+    """Return a sentence on all that a deletion from ``first`` (or of the thread) removes."""
     gone: set[str] = set()
     for node in tree.nodes:  # parents come before children
         if first is None or node.id == first or node.parent_id in gone:
@@ -260,7 +260,7 @@ def _found(tree: Tree, node: str) -> str:
 
 
 def _opening(tree: Tree, name: str) -> str:
-    """Return the node that ``name`` stands for; for a branch, its first."""
+    """Return the id of the node that ``name`` stands for; for a branch, of its first node."""
     opening = name_branches(tree.nodes).first.get(name) if name else None
     return opening or _found(tree, name)
 

@@ -207,7 +207,7 @@ def worker_command(
     log_format: LogForm = "text",
     agent: AgentOptions = AgentOptions(),
 ) -> None:
-    """Run the turns of chats until the process is asked to end."""
+    """Run the turns of chats until Ctrl-C or SIGTERM ends the process."""
     import anyio
 
     from anabranch._terminal import log_to_stderr

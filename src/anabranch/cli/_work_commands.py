@@ -122,7 +122,7 @@ def cancel_command(
 
 
 async def _whole(stores: Stores, name: str) -> str:
-    """Return the whole id of the conversation, or call, that ``name`` stands for, if there is one."""
+    """Return the full id of the conversation or call that ``name`` stands for, else ``name``."""
     if await stores.events.turn(name) is not None:
         return name
     if (thread := await find_thread(stores.trees, name)) is not None:

@@ -1,4 +1,4 @@
-"""Runs the waiting runs of chats to their ends: the work of ``anabranch worker``."""
+"""Executes the runs of chats that wait for a worker: the work of ``anabranch worker``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from anabranch.errors import StoreError
 async def work(
     parts: ChatParts, limits: Limits, concurrency: int, per_user: int | None, grace: float
 ) -> None:
-    """Work until the process is asked to end."""
+    """Run the runs that wait for a worker until Ctrl-C or SIGTERM ends the process."""
     from anabranch.chat import Conversations
 
     conversations = Conversations(

@@ -68,7 +68,7 @@ class Health:
         return health
 
     async def answer(self, request: Request) -> Response:
-        """Answer a request for one of the paths."""
+        """Answer a request for ``/healthz`` or ``/readyz``."""
         if request.method not in {"GET", "HEAD"}:
             return JSONResponse({"error": "Use GET."}, 405, {"Allow": "GET"})
         if _path(request.scope) == ALIVE:
@@ -98,7 +98,7 @@ class Health:
             self._problem = "failed"
 
     def _report(self, problem: str) -> None:
-        """Log a change for the worse or the better, once."""
+        """Log once that the server is no longer ready, or is ready again."""
         if problem and not self._problem:
             logger.warning("not ready: %s", problem)
         elif self._problem and not problem:
@@ -133,7 +133,7 @@ class Watched:
 
 
 def asks_for_health(scope: Scope) -> bool:
-    """Return whether this is a request for one of the paths."""
+    """Return whether ``scope`` is a request for ``/healthz`` or ``/readyz``."""
     return scope["type"] == "http" and _path(scope) in {ALIVE, READY}
 
 

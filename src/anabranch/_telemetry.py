@@ -25,7 +25,7 @@ _tracer = trace.get_tracer("anabranch")
 
 
 class Instruments:
-    """The counters and gauges."""
+    """The counters and gauges of this library."""
 
     def __init__(self, meter: metrics.Meter) -> None:
         self.rounds = meter.create_histogram(
@@ -74,7 +74,7 @@ CALL, STEP, TOOL = "anabranch.call.id", "anabranch.step.id", "gen_ai.tool.name"
 
 
 def observe(kind: str, step_id: str) -> AbstractContextManager[object]:
-    """Return a context manager for one operation of a call: a span, if its round has one."""
+    """Return a context manager for one operation: it opens a span if the round has a span."""
     if kind != "undo" and not trace.get_current_span().is_recording():
         return _NOTHING
     return _operation(kind, step_id)
@@ -103,7 +103,7 @@ def _operation(kind: str, step_id: str) -> Generator[None]:
 
 
 class ObservedRound:
-    """The report of a round: ``outcome`` is its end, unless it raises."""
+    """The report of a round; ``outcome`` says how the round ended, unless the round raised."""
 
     def __init__(self, call: trace.SpanContext) -> None:
         self.outcome: str = "returned"
@@ -181,7 +181,7 @@ def _span(
 
 @contextmanager
 def _ending(span: trace.Span) -> Generator[None]:
-    """End a span with the block, and report the error that ends it."""
+    """End ``span`` at the end of the block, and report the error that ends the block."""
     try:
         yield
     except Exception as error:
@@ -202,7 +202,7 @@ def _fail(span: trace.Span, error: Exception) -> None:
 
 
 class ObservedTurn:
-    """The report of a turn: ``outcome`` is its end, unless it raises."""
+    """The report of a turn; ``outcome`` says how the turn ended, unless the turn raised."""
 
     outcome = "returned"
 

@@ -19,7 +19,7 @@ class AmbiguousCallError(NoSuchCallError):
 
 
 async def find_call(store: CallStore, name: str) -> CallRecord:
-    """Return the call whose name is, or begins with, ``name``, with ``call_`` or without.
+    """Return the call whose id is, or begins with, ``name``; the prefix ``call_`` is optional.
 
     ``last`` is the call that started last.
 

@@ -36,7 +36,7 @@ from anabranch._recorded.steps import Steps, error_text
 
 
 def outline(call: RecordedCall) -> RecordedCall:
-    """Return ``call`` without values."""
+    """Return ``call`` without arguments, values and texts of errors."""
     return call.model_copy(
         update={
             "arguments": None,
@@ -102,7 +102,7 @@ async def read_call(store: CallStore, record: CallRecord, now: float) -> Recorde
 
 @dataclass(slots=True)
 class _Reading:
-    """The record as read so far."""
+    """The part of a call's record that has been read so far."""
 
     steps: Steps
     inbox: Mapping[str, AnswerRecord]
@@ -117,7 +117,7 @@ class _Reading:
     def take(
         self, number: int, ended: RoundRecord | None, stored: Mapping[str, str], *, is_run: bool
     ) -> None:
-        """Add round ``number``, ended or not."""
+        """Add round ``number``: ended, running or interrupted."""
         taken = {step: each for step, each in self.inbox.items() if each.round == number}
         on_page = [step for step, each in taken.items() if each.by == PAGE]
         notes = load_notes("" if ended is None else ended.notes)

@@ -62,7 +62,7 @@ class Replayed(BaseModel):
         next: the steps that come next: open questions first.
         reworded: the open questions that the present code asks in other words.
         not_reached: the open questions that the present code does not come to, or only after ``next``.
-        old_ways: the markers (``ctx.patched``) at which the call takes the old way.
+        old_ways: the markers (``ctx.patched``) at which the call runs the old code.
         drift: the first difference.
         problem: the reason why the record is unreadable, or cannot be compared.
     """
@@ -82,7 +82,7 @@ class Replayed(BaseModel):
 
     @property
     def is_clean(self) -> bool:
-        """Whether the present code can continue the call, or ended it the same way."""
+        """Whether the present code can continue the call, or ends it as the record does."""
         return self.ended in {"waits", "ended", "continues"}
 
 
@@ -100,7 +100,7 @@ async def replay_call(
     tool: Tool[Any],
     runtime: Runtime | None = Runtime(),  # noqa: B008 - a Runtime is frozen
 ) -> Replayed:
-    """Run a recorded call of ``tool`` over its record, and compare.
+    """Replay a recorded call with ``tool``, and compare the replay with the record.
 
     Args:
         store: the store with the record.

@@ -34,7 +34,7 @@ def error_text(error: Mapping[str, Any] | None) -> str:
 
 @dataclass(slots=True)
 class _Known:
-    """The facts about one step so far."""
+    """The facts about one step in the rounds read so far."""
 
     kind: str
     round: int
@@ -53,7 +53,7 @@ class Steps:
     _known: dict[str, _Known] = field(default_factory=dict[str, "_Known"])
 
     def answer(self, number: int, answers: Mapping[str, Answer], entered: Iterable[str]) -> None:
-        """Add the answers to round ``number``; ``entered`` names those that came from a page."""
+        """Add the answers to round ``number``; a page has sent the answers in ``entered``."""
         on_page = set(entered)
         for step_id, given in answers.items():
             step = self._step(step_id, "elicit", number)
@@ -71,7 +71,7 @@ class Steps:
             self._take(step, number, entry)
 
     def state(self, number: int, journal: Journal, notes: Notes) -> None:
-        """Add the state after round ``number``."""
+        """Add the entries, undos and open questions of the ``journal`` after round ``number``."""
         for step_id, entry in journal.entries.items():
             step = self._step(step_id, entry.kind, number)
             self._take(step, number, entry)
@@ -119,7 +119,7 @@ class Steps:
         return rows
 
     def _place(self, step_id: str, number: int, below: dict[str, dict[str, int]]) -> None:
-        """Put a step and the branches around it under their enclosing branches, with the round."""
+        """Add a step, and each branch around the step, to ``below`` its enclosing branch."""
         while step_id != self.root:
             within = step_id.rpartition("/")[0] or self.root
             inside = below.setdefault(within, {})

@@ -60,7 +60,7 @@ _FILE: TypeAdapter[list[_Entry]] = TypeAdapter(list[_Entry])
 
 
 class Answers:
-    """The answers that no question has used yet.
+    """The answers of the file that no question has used yet.
 
     Raises:
         UsageError: if an entry is invalid. The message names the entry and the field.
@@ -100,12 +100,12 @@ class Answers:
         return any(entry.kind == "sample" for entry in self._unused)
 
     def elicit(self, step_id: str) -> ElicitReply | None:
-        """Use up and return the user's answer to this step, ``None`` if there is none."""
+        """Remove and return the user's answer to a step, or ``None`` if no answer is left."""
         entry = self._take("elicit", step_id)
         return entry.reply() if entry is not None else None
 
     def sample(self, step_id: str) -> SampleReply | None:
-        """Use up and return the model's answer to this step, ``None`` if there is none."""
+        """Remove and return the model's answer to a step, or ``None`` if no answer is left."""
         entry = self._take("sample", step_id)
         if entry is None:
             return None
@@ -139,7 +139,7 @@ def names_of(step_id: str) -> frozenset[str]:
 
 
 def first_attempt(step_id: str) -> str:
-    """Return the id of the first attempt at a step, of which ``step_id`` may be a later one."""
+    """Return the id of the first attempt at a step; ``step_id`` may name a later attempt."""
     return re.sub(r"~\d+$", "", step_id)
 
 

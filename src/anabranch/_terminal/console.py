@@ -25,7 +25,7 @@ COLUMNS = 80
 
 
 class Console:
-    """The terminal, or another stream in its place.
+    """Writes lines and draws questions on stderr, or on another ``stream``.
 
     Args:
         stream: receives the lines; ``sys.stderr`` by default.

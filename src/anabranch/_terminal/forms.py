@@ -46,7 +46,7 @@ ESCAPE_SECONDS = 0.1
 
 
 class DismissedError(Exception):
-    """The user dismissed the form; ``action`` is how."""
+    """The user dismissed the form; ``action`` is ``cancel`` or ``decline``."""
 
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
         super().__init__(action)
@@ -117,7 +117,7 @@ async def _confirm(message: str) -> None:
 
 
 async def _ask_yes_or_no(message: str, *, default: bool = False) -> bool:
-    """Ask for a whole word and Enter, so that the first letter of another word is no answer."""
+    """Ask for yes or no and Enter, so that the first letter of another word is no answer."""
 
     def verdict(typed: str) -> bool | str:
         return not typed.strip() or typed.strip().lower() in YES_OR_NO or "Type y or n, and Enter"
@@ -163,7 +163,7 @@ async def _ask_field(
 
 
 def _verdict(read: Callable[[T], object]) -> Callable[[T], bool | str]:
-    """Return the check of a prompt: whether ``read`` takes the answer, or else its words."""
+    """Return the check of a prompt: true if ``read`` accepts the answer, else an error text."""
 
     def verdict(given: T) -> bool | str:
         try:

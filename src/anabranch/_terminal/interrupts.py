@@ -122,7 +122,7 @@ class Interrupts:
         os._exit(LeftError(number).status)  # an exception would wait for threads
 
     def close(self) -> None:
-        """Stop the notice about work that cannot be interrupted."""
+        """Cancel the timer of the notice about work that cannot be interrupted."""
         if self._reminder is not None:
             self._reminder.cancel()
 
@@ -137,13 +137,13 @@ def _say_still_running() -> None:
 
 
 def _is_default(number: signal.Signals) -> bool:
-    """Return whether a signal still ends the process, with no handler of nohup or of a host program."""
+    """Return whether a signal has its default effect; nohup and host programs set handlers."""
     return signal.getsignal(number) is signal.SIG_DFL
 
 
 @contextmanager
 def woken_by_signals(loop: asyncio.AbstractEventLoop) -> Generator[None]:
-    """Let a signal end the loop's wait within the block, so that its handler runs immediately.
+    """Inside the block, let a signal wake the event loop, which then runs the signal's handler.
 
     Python runs a handler between two instructions of the main thread. Another thread may receive the
     signal, or the signal may arrive just before the loop waits. Without this, the handler would run

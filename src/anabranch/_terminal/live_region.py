@@ -31,7 +31,7 @@ class LiveRegion:
 
     @contextmanager
     def drawn(self, draw: Callable[[], RenderableType]) -> Generator[None]:
-        """Redraw the result of ``draw`` until the block ends, then erase it."""
+        """Redraw the text that ``draw`` returns until the block ends, then erase the text."""
         self._begin(draw)
         try:
             yield
@@ -40,7 +40,7 @@ class LiveRegion:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Leave the terminal to other output within the block."""
+        """Stop redrawing inside the block, so that other output can use the terminal."""
         draw = self._end()
         try:
             yield

@@ -102,7 +102,7 @@ class Respondent:
             return reply
 
     def say(self, line: str) -> None:
-        """Show a line while no question is open."""
+        """Show a line: immediately, or after the open question."""
         self._console.say(line)
 
     async def log(self, level: LogLevel, message: str) -> None:
@@ -110,7 +110,7 @@ class Respondent:
         self._console.say(f"[{level}] {message}")
 
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        """Show a progress message; number a message without a number."""
+        """Show a progress message; without ``progress``, the message gets the next number."""
         self._notices += 1
         progress = self._notices if progress is None else progress
         far = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
@@ -122,7 +122,7 @@ class Respondent:
             self._console.say(f"No question used the answer {entry}. {self._were_asked()}")
 
     def require_fitting(self) -> None:
-        """Refuse a file with too few answers, or with one that did not fit, unless a later one did.
+        """Fail if a question got no answer from the file, or only answers that did not fit.
 
         Raises:
             FailedError: if an answer did not fit, or a question had none.
@@ -138,7 +138,7 @@ class Respondent:
         )
 
     async def _from_form(self, request: ElicitRequest) -> ElicitReply:
-        """Show the form; on another attempt, only the named fields that did not fit."""
+        """Show the form; after an answer that did not fit, show only the refused fields."""
         schema = request.requested_schema
         names = cast("Mapping[str, object]", schema.get("properties") or {})
         question, refused = fields_asked_again(request.message, names)

@@ -75,7 +75,7 @@ brackets. A name with one of them could be confused with a generated id.
 
 
 def checked_name(name: str, what: str = "name") -> str:
-    """Return ``name``; the error calls it a ``what``: a name or a key.
+    """Return ``name`` if it is valid; the error calls the name a ``what``, such as a key.
 
     Raises:
         ValueError: if ``name`` is empty, or contains one of :data:`MARKS` or a lone surrogate.

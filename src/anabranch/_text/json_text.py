@@ -57,7 +57,7 @@ def read_json_at(text: str, at: int) -> tuple[Any, int]:
 
 
 def number_problem(value: object) -> str | None:
-    """Return the problem of a number in ``value``, which is JSON; ``None`` if all can be written."""
+    """Return the problem of a number in ``value`` that JSON cannot write, or ``None``."""
     level: list[Any] = [value]
     while level:  # each step in C, since a level may have millions of parts
         kinds = {*map(type, level)}
@@ -152,7 +152,7 @@ def answer_in(text: str, read: Callable[[str], T]) -> T:
 
 
 def _parts(text: str) -> list[str]:
-    """Return the JSON values after the thinking; if there are none, those in the whole reply."""
+    """Return the JSON values after the model's thinking, or else all in the reply."""
     *_, end = [0, *(found.end() for found in _THOUGHT.finditer(text))]
     if not end and _THINKS.match(text):
         return []  # the reply was cut before its answer
@@ -187,7 +187,7 @@ def _nested(said: str) -> Iterator[str]:
 
 
 def _after_fault(said: str, end: int) -> int:
-    """Return the position after an invalid token: the end of the line, if a text is not closed in it."""
+    """Return the position after an invalid token: for an unclosed string, the end of its line."""
     space = _SPACE.match(said, end)
     fault = space.end() if space else end
     if not said.startswith('"', fault):
@@ -197,7 +197,7 @@ def _after_fault(said: str, end: int) -> int:
 
 
 def _fenced(said: str) -> Iterator[str]:
-    """Yield the contents of fences, without the language after an opening fence."""
+    """Yield the content of each code fence, without the language after the opening fence."""
     for part in said.split("```")[1::2]:
         first, _, rest = part.partition("\n")
         yield (rest if first.strip().isalpha() and rest.strip() else part).strip()

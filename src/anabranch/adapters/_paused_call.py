@@ -1,4 +1,4 @@
-"""A call between two rounds, in the form in which all adapters pause and continue it.
+"""A call between two rounds, in the form that all adapters store and continue.
 
 A framework stores a call as plain JSON: the questions, the sealed state, and the problem of the
 last answers, if any.
@@ -129,7 +129,7 @@ class PausedCall:
 
 
 def without_state(paused: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a paused call for users, without the state, which is useless to them."""
+    """Return a paused call without the sealed state, which users cannot read."""
     return {name: value for name, value in paused.items() if name != "state"}
 
 
@@ -149,7 +149,7 @@ StoredCall: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class AdaptedTool:
-    """A tool of this library inside a framework's tool, whose attribute ``anabranch`` holds it."""
+    """A tool of this library; the framework's tool has it in the attribute ``anabranch``."""
 
     tool: Tool[Any]
     rounds: Rounds
@@ -157,7 +157,7 @@ class AdaptedTool:
     async def begin(
         self, arguments: Mapping[str, Any], principal: str, call_id: str = ""
     ) -> StoredCall:
-        """Run the first round of a call; raises like :meth:`PausedCall.next`."""
+        """Run the first round of a call; raise the errors of :meth:`PausedCall.next`."""
         call = {"tool": self.tool.name, "arguments": dict(arguments)}
         return await self.advance(call, None, principal, call_id)
 
@@ -186,7 +186,7 @@ async def next_rounds(
     answers: Mapping[str, Answers],
     principal: str,
 ) -> AsyncGenerator[tuple[str, StoredCall]]:
-    """Run the next rounds of ``calls``, by id; yield the new stored form of each immediately.
+    """Run the next round of each of ``calls``; yield each call's id and new stored form.
 
     Raises:
         Exception: if a call is unchanged because its round failed; the first such error, after all

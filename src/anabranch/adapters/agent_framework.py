@@ -68,7 +68,7 @@ def as_tool(
 
 
 def questions(requests: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """Return the open questions of the calls of these tools, by call.
+    """Return the open questions of the calls of these tools, by call id.
 
     The value of each call is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the
     last answers were refused.
@@ -83,7 +83,7 @@ async def answer(
     *,
     principal: str = "",
 ) -> list[Any]:
-    """Run the next rounds of the calls for which there are ``answers``, by call and question.
+    """Continue the open calls with ``answers``, by call id and question id, for one round.
 
     Args:
         requests: the requests of the agent's last run, or of the last answer; requests of other
@@ -120,7 +120,7 @@ def results(requests: Iterable[Any]) -> Any:  # noqa: ANN401 - Message, or None
 
 
 def _name_of(context: Any) -> str:  # noqa: ANN401 - FunctionInvocationContext
-    """Return a call's name, or "" without a session, or without the middleware that learns its id."""
+    """Return a call's name; "" without a session, or if no middleware has set the call's id."""
     call_id = context.metadata.get("call_id")
     return f"{context.session.session_id}/{call_id}" if context.session and call_id else ""
 

@@ -1,4 +1,4 @@
-"""Tools in agents of Google's ADK: a call that asks is a long-running call.
+"""Tools in agents of Google's ADK: a call that asks stays open as ADK's long-running tool.
 
     agent = Agent(name="travel", model=…, tools=[as_tool(book_hotel, rounds)])
     async for event in runner.run_async(user_id=…, session_id=…, new_message=…): …
@@ -76,7 +76,7 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
 
 
 def questions(session: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - Session
-    """Return the open questions of the calls of these tools in a session, by call.
+    """Return the open questions of the calls of these tools in a session, by call id.
 
     The value of each call is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the
     last answers were refused.
@@ -92,7 +92,7 @@ async def answer(
     *,
     principal: Callable[[Any], str] = user_of,
 ) -> Any:  # noqa: ANN401 - Content, or None
-    """Run the next rounds of the calls for which there are ``answers``, by call and question.
+    """Continue the open calls with ``answers``, by call id and question id, for one round.
 
     Args:
         service: stores the session.

@@ -56,7 +56,7 @@ class ChatModelSampler:
         self._core = find_framework("langchain_core.messages", "langchain-core", "1.6", __name__)
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Answer ``request``.
+        """Ask the chat model to answer ``request``.
 
         Raises:
             ToolError: if the request has an image or a sound.
@@ -119,7 +119,7 @@ class ChatModelSampler:
 
 
 def _check_kinds(blocks: tuple[Block, ...]) -> None:
-    """Check that there are only texts, tool calls and their results.
+    """Check that ``blocks`` are only texts, tool calls and results of tools.
 
     Raises:
         ToolError: if there is something else.

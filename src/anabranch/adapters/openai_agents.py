@@ -35,7 +35,7 @@ __all__ = ["answer", "as_tool", "questions"]
 
 
 def no_one(_: object) -> str:
-    """Return the principal of a call whose caller is unknown."""
+    """Return "", the principal of a call whose caller is unknown."""
     return ""
 
 
@@ -44,7 +44,7 @@ WAITS = "The user has not answered the questions of this call."
 
 @dataclass(frozen=True)
 class _Beginnings:
-    """The first rounds of a tool's calls, which run when the SDK asks whether to approve them."""
+    """Runs the first round of a call when the SDK asks whether the call needs approval."""
 
     adapted: AdaptedTool
     principal: Callable[[Any], str]
@@ -97,7 +97,7 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
 
 
 def questions(state: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - RunState
-    """Return the open questions of the calls of these tools, by call.
+    """Return the open questions of the calls of these tools, by call id.
 
     The value of each call is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the
     last answers were refused.
@@ -114,7 +114,7 @@ async def answer(
     *,
     principal: Callable[[Any], str] = no_one,
 ) -> dict[str, dict[str, Any]]:
-    """Run the next rounds of the calls for which there are ``answers``, by call and question.
+    """Continue the open calls with ``answers``, by call id and question id, for one round.
 
     Args:
         state: the run's state, in which ended calls are approved.
@@ -142,7 +142,7 @@ async def answer(
 
 
 def _ours(wrapper: Any) -> dict[str, Any]:  # noqa: ANN401 - RunContextWrapper
-    """Return our data in the run's context: its calls, and a name that no other run has."""
+    """Return this library's data in the run's context: the calls, and a unique name of the run."""
     context = wrapper.context
     if not isinstance(context, dict):
         raise TypeError(

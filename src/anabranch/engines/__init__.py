@@ -1,4 +1,4 @@
-"""Engines: they wake calls, each at its time, on some worker, within limits.
+"""Engines, which wake each call at its time, on one of the workers, within limits.
 
 The port is ``Engine``; it belongs to ``_durable``, and this package exports it with its records.
 The store is the truth, and an engine knows names and times only: a lost wake costs time, and no

@@ -24,14 +24,14 @@ FIRST_RETRY, LONGEST_RETRY = 1.0, 60.0
 
 @dataclass(slots=True)
 class _Running:
-    """An advance in progress, and the wakes that came meanwhile."""
+    """An advance in progress, and the wakes that came for the same call meanwhile."""
 
     wake: Wake
     again: dict[str, Wake] = field(default_factory=dict[str, Wake])
 
 
 class Advances:
-    """Advances calls, each in the task that asks for it.
+    """Advances calls, each in the task that calls :meth:`run`.
 
     Args:
         clock: the time.
@@ -51,8 +51,8 @@ class Advances:
         """Advance a call; return the wakes that are due afterwards.
 
         If the call is being advanced already, return immediately. The other advance then returns
-        this wake, unless it began for the same one. The wake gets a new time, since an engine may
-        count the old wake as done.
+        this wake, unless that advance began for the same wake. The wake gets a new time, since an
+        engine may count the old wake as done.
         """
         running = self._running.get(wake.call)
         if running is not None:
@@ -90,7 +90,7 @@ class Advances:
         return later
 
     async def _advanced(self, wake: Wake, advance: Advance) -> list[Wake]:
-        """Advance a call; return the wake for a retry if that fails."""
+        """Advance a call; if the advance fails, return a wake for the retry."""
         try:
             with observe_wake(wake.call, wake.turn, wake.tool, wake.trace):
                 await advance(wake)

@@ -137,7 +137,7 @@ class DBOSEngine:
             await pause(self._clock, RETRY)
 
     async def _prune(self) -> None:
-        """Delete wakes that were done long ago, or that their worker, probably dead, has not done."""
+        """Delete wakes that were done long ago, and wakes that a probably dead worker never did."""
         client, now = await self._connected(), self._clock.now()
         done: dict[str, Any] = {"completed_before": _as_iso(now - RETAINED)}
         lost: dict[str, Any] = {"status": RUNNING, "dequeued_before": _as_iso(now - LOST)}

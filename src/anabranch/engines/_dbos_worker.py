@@ -22,7 +22,7 @@ from anabranch._durable import Wake
 from anabranch.errors import StoreError
 
 POLL, POLL_VERSION = 0.1, 1.0
-"""Seconds between two looks into a queue; DBOS has no other way to notice a wake.
+"""Seconds between two reads of a queue; DBOS has no other way to notice a wake.
 
 The second value is for the queue of a version, whose wakes have already waited for such a worker.
 """

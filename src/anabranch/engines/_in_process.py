@@ -61,7 +61,7 @@ class InProcessEngine:
         return Backlog(len(self._waiting), len(self._running))
 
     async def close(self) -> None:
-        """Refuse every further call."""
+        """Close the engine, which then refuses every further operation."""
         self._is_closed = True
 
     # -- a worker ----------------------------------------------------------------------------

@@ -30,13 +30,13 @@ def error_id(error: BaseException) -> str:
 
 
 def with_error_id(error: E, known: str) -> E:
-    """Return ``error``, with the id that it had before it was stored."""
+    """Return ``error`` with ``known``, the id that the error had before it was stored."""
     _named(error, known)
     return error
 
 
 def masked(what: str, error: BaseException) -> str:
-    """Return the text for the caller of an unexpected error: ``what`` happened, and the id."""
+    """Return the caller's text for an unexpected error: ``what`` happened, and the error's id."""
     return f"{what} (error {error_id(error)})"
 
 
@@ -76,7 +76,7 @@ def format_for_author(
 
 
 def _chained(top: TracebackException) -> Iterator[TracebackException]:
-    """Yield ``top``, its causes, and the members of groups."""
+    """Yield ``top``, its causes, and the members of exception groups."""
     seen: set[int] = set()
     left = [top]
     while left:

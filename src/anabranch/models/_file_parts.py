@@ -48,7 +48,7 @@ _SOUNDS: Final[Mapping[str, frozenset[str]]] = {"google": AUDIO, "google-cloud":
 
 @dataclass(frozen=True)
 class TakenFiles:
-    """The files that a model takes.
+    """The kinds of files that a model accepts.
 
     Attributes:
         images: whether the model takes images.

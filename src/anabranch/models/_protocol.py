@@ -167,7 +167,7 @@ class ReplyInPieces:
 
 
 class _InOnePiece:
-    """Adapts a sampler that does not stream."""
+    """Adapts a sampler that does not stream: each reply arrives in one piece."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler

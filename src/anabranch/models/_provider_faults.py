@@ -96,7 +96,7 @@ def mapped_errors(model: str, messages: Sequence[Message] = ()) -> Generator[Non
 
 
 def incomplete_reply(model: str) -> ProviderError:
-    """Return the error for a stream that was closed regularly before the reply was complete."""
+    """Return the error for a stream that ended normally before the reply was complete."""
     return ProviderError(f"{model} broke off in the middle of a reply. Ask again.", passing=True)
 
 
@@ -122,7 +122,7 @@ def _as_ours(model: str, error: ai.ModelAPIError, messages: Sequence[Message]) -
 
 
 def _fields(error: ai.ModelAPIError) -> Mapping[str, str]:
-    """Return the message and the parameter in the response's body, from the usual place, or empty."""
+    """Return ``message`` and ``param`` from the error in the response's body, or empty texts."""
     given: object = error.body
     body = cast("Mapping[str, object]", given if isinstance(given, dict) else {})
     inner = body.get("error", body)
@@ -144,7 +144,7 @@ _STEP: Final = re.compile(r"\w+")
 def _refused_place(
     error: BaseException, said: Sequence[str], messages: Sequence[Message]
 ) -> tuple[int, ...] | None:
-    """Return the place in ``messages`` that an error of a provider's client names, or ``None``.
+    """Return the numbers of the message and block that the error names, or ``None``.
 
     Args:
         error: the client's error, which has the request.
@@ -160,7 +160,7 @@ def _refused_place(
 
 
 def _body(error: BaseException) -> object:
-    """Return the JSON of the request, or ``None`` if the client does not give it."""
+    """Return the JSON of the failed request, or ``None`` if ``error`` does not have it."""
     try:
         content = getattr(getattr(error, "request", None), "content", b"")
         return json.loads(content) if isinstance(content, bytes) else None
@@ -169,7 +169,7 @@ def _body(error: BaseException) -> object:
 
 
 def _items(body: object, steps: Sequence[str]) -> list[object]:
-    """Return the members of lists along ``steps``, the innermost last."""
+    """Follow ``steps`` into ``body``; return the list members on the way, the innermost last."""
     items: list[object] = []
     found = body
     for step in steps:
@@ -186,7 +186,7 @@ def _items(body: object, steps: Sequence[str]) -> list[object]:
 
 
 def _places(item: object, messages: Sequence[Message]) -> list[tuple[int, ...]]:
-    """Return the places of the item's images, else of its reasoning, else of its texts."""
+    """Return the places in ``messages`` of the item's images, else reasoning, else texts."""
     texts = [*_texts(item)]
     whole, joined = set(texts), "\n".join(texts)
     media: list[tuple[int, ...]] = []

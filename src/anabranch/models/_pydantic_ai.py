@@ -298,7 +298,7 @@ class ProviderEmbedder:
         return f"{self._model.system}:{self._model.model_name}"
 
     async def embed(self, texts: Sequence[str], kind: EmbeddedKind) -> Sequence[Sequence[float]]:
-        """Make one request to the provider, and return its vectors."""
+        """Make one request to the provider, and return a vector for each text."""
         return (await self._model.embed(list(texts), input_type=kind)).embeddings
 
 

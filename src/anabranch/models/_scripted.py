@@ -130,7 +130,7 @@ class ScriptedModel:
 
     @asynccontextmanager
     async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
-        """Stream the next matching reply, a word at a time. An early exit uses the reply up.
+        """Stream the next matching reply, a word at a time. An early exit also uses up the reply.
 
         Raises:
             ModelError: if no reply is left for this request.

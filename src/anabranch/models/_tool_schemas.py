@@ -1,4 +1,4 @@
-"""Folds the schemas of tools into schemas that every provider takes.
+"""Converts the schemas of tools to schemas that every provider accepts.
 
 A provider refuses a whole request for one schema with ``oneOf``, ``anyOf`` or ``allOf`` at its top,
 with a list without ``items``, or in an older dialect. The folded schema accepts every object that
@@ -28,7 +28,7 @@ _TOP: Final = {"additionalProperties", "description", "properties", "required", 
 
 
 def folded(schema: Mapping[str, Any]) -> tuple[Schema, str]:
-    """Return a schema that providers take, and a sentence on the rules that it cannot express, or "".
+    """Return a schema that providers accept, and a sentence on rules that it lacks, or "".
 
     Raises:
         UnusableSchemaError: if ``schema`` is no JSON Schema, or no object fits it.
@@ -54,7 +54,7 @@ def parts_of(schema: Schema) -> list[object]:
 
 
 def mapped(schema: Schema, change: Callable[[Any], Any]) -> Schema:
-    """Return ``schema`` with each of its parts changed."""
+    """Return ``schema`` with ``change`` applied to each schema that is a part of it."""
     made = dict(schema)
     for key, value in schema.items():
         if key in _ONE:
@@ -67,7 +67,7 @@ def mapped(schema: Schema, change: Callable[[Any], Any]) -> Schema:
 
 
 def without_recursion(schema: Schema) -> Schema:
-    """Return ``schema`` with definitions that refer to no definition: any value fits in their place."""
+    """Return ``schema`` with definitions that refer to none: a cut reference fits any value."""
     definitions = _mapping(schema.get("$defs", {}))
     return schema | {"$defs": {name: _cut(each) for name, each in definitions.items()}}
 
@@ -81,7 +81,7 @@ def _cut(part: Any) -> Any:  # noqa: ANN401 - any part of a schema
 
 
 class _Modern:
-    """Reads any dialect as JSON Schema 2020-12, with references to definitions alone.
+    """Converts any dialect to JSON Schema 2020-12, in which references lead to ``$defs`` only.
 
     Attributes:
         hoisted: the targets of references outside of definitions, as definitions.
@@ -158,7 +158,7 @@ class _Modern:
 
 
 class _Fold:
-    """Folds the alternatives and parts at the top of a schema into one object."""
+    """Merges the alternatives and parts at the top of a schema into one object schema."""
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
@@ -172,7 +172,7 @@ class _Fold:
         return empty | made, " ".join(self._choices)
 
     def _object(self, schema: object, seen: frozenset[str]) -> Schema | None:
-        """Return the object that ``schema`` describes, or ``None`` if it describes none."""
+        """Return the object schema for ``schema``, or ``None`` if ``schema`` accepts no object."""
         if isinstance(schema, bool):
             return {} if schema else None
         given = _mapping(schema)
@@ -196,7 +196,7 @@ class _Fold:
     def _alternatives(
         self, schema: Mapping[str, Any], seen: frozenset[str]
     ) -> Iterator[Sequence[object]]:
-        """Yield lists of schemas; an object fits one schema of each list."""
+        """Yield lists of schemas; an object must fit one schema of each list."""
         ref = schema.get("$ref")
         if isinstance(ref, str) and ref not in seen:
             yield [self._definitions.get(ref.rpartition("/")[2], True)]
@@ -211,7 +211,7 @@ class _Fold:
 
 
 def _both(one: Schema, other: Schema) -> Schema:
-    """Return the schema of objects that fit both; it includes properties that only one of them has."""
+    """Return the schema of objects that fit both schemas, with the properties of both."""
     made = one | {key: value for key, value in other.items() if key not in one}
     if properties := {**other.get("properties", {}), **one.get("properties", {})}:
         for name in one.get("properties", {}).keys() & other.get("properties", {}).keys():

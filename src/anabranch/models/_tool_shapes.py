@@ -1,4 +1,4 @@
-"""Shapes names, parameters and schemas of tools for their provider, and reads the names in its replies.
+"""Changes names and schemas of tools as a provider requires, and restores names in replies.
 
 For one tool that it does not take, a provider refuses every request of a conversation. So a tool
 that cannot be shaped is left out, with a warning in the log, and the other tools work.
@@ -40,7 +40,7 @@ logger: Final = logging.getLogger("anabranch.models")
 
 @dataclass(frozen=True)
 class _Rules:
-    """The tools that a provider takes.
+    """A provider's limits on the tools of a request.
 
     Attributes:
         tool_name: the names of tools; all have passed :func:`wire_name` before.
@@ -95,7 +95,7 @@ class _Shaped:
 
 @dataclass(frozen=True)
 class ToolShapes:
-    """The tools of a request in the form that their provider takes.
+    """The tools of a request in the form that their provider accepts.
 
     Attributes:
         definitions: the tools that can be sent.
@@ -107,18 +107,18 @@ class ToolShapes:
     _rules: _Rules = _OPENAI
 
     def name(self, own: str) -> str:
-        """Return the name for the tool ``own`` in requests to the provider."""
+        """Return the name that requests to the provider have for the tool called ``own``."""
         return _tool_name(own, self._rules)
 
     def sent(self, own: str, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return the arguments of an earlier call under the names for the provider."""
+        """Return the arguments of an earlier call with the names that the provider accepts."""
         shape = self._by_name.get(self.name(own))
         return shape.parameters.sent(arguments) if shape else dict(arguments)
 
     def read(
         self, sent: str, arguments: Mapping[str, JsonValue]
     ) -> tuple[str, dict[str, JsonValue]]:
-        """Return the tool's own name, and the arguments under their own names, for a call in a reply."""
+        """Return a replied call's tool and arguments with the names that the tool itself has."""
         shape = self._by_name.get(sent)
         own = shape.parameters.read(arguments) if shape else dict(arguments)
         return self._own_names.get(sent, sent), own
@@ -185,7 +185,7 @@ _CONDITIONS = ("if", "then", "else")
 
 
 class ParameterNames:
-    """The names of the parameters of one tool.
+    """The parameter names of one tool, and the names that replace them for the provider.
 
     Args:
         schema: the schema of the tool's parameters, whose references lead to its ``$defs``.
@@ -202,11 +202,11 @@ class ParameterNames:
         self.schema: Schema = _renamed(schema, self._wire) if self._wire else schema
 
     def sent(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return arguments under the names for the provider."""
+        """Return ``arguments`` with the names that the provider accepts."""
         return _Keys(self._unchanged, self._wire).renamed(arguments)
 
     def read(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return arguments of a reply under the tool's own names."""
+        """Return the ``arguments`` of a reply with the tool's own names."""
         return _Keys(self.schema, self._own).renamed(arguments)
 
 
@@ -221,7 +221,7 @@ def _names_in(schema: object) -> Iterator[str]:
 
 
 def _wire_names(names: Iterable[str], allowed: re.Pattern[str]) -> dict[str, str]:
-    """Return a replacement for each of ``names`` that is not allowed."""
+    """Return a replacement for each of ``names`` that does not match ``allowed``."""
     given = dict.fromkeys(names)
     taken = {name for name in given if allowed.fullmatch(name)}
     made: dict[str, str] = {}
@@ -268,7 +268,7 @@ def _described(own: str, held: object) -> Schema:
 
 
 class _Keys:
-    """Renames the keys of a value by ``names``, if ``schema`` has them as properties."""
+    """Renames the keys of arguments by ``names``, if the keys are properties in ``schema``."""
 
     def __init__(self, schema: Schema, names: Mapping[str, str]) -> None:
         self._schema = schema

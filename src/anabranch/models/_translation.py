@@ -225,7 +225,7 @@ def _blocks(
 
 @dataclass
 class _Data:
-    """The data of a ``Reasoning``.
+    """The content of ``Reasoning.data``: a provider's reasoning before a block.
 
     Attributes:
         thinking: the parts before the block.
@@ -244,7 +244,7 @@ _DATA: TypeAdapter[_Data] = TypeAdapter(_Data)
 def _without_thinking(
     parts: Sequence[ai.ModelResponsePart],
 ) -> Iterator[tuple[ai.ModelResponsePart, Reasoning | None]]:
-    """Yield the parts of a reply without its thinking, each with the reasoning to store with it.
+    """Yield each part of a reply except thinking, with the reasoning to store with the part.
 
     A reply without tool calls has no reasoning: it ends the turn, and providers need reasoning only
     within a turn.

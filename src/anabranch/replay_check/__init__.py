@@ -1,4 +1,4 @@
-"""Checks whether a tool is safe to replay: one reads its source, the other runs it.
+"""Checks a tool for replay: ``check_tool`` reads the source, ``check_replay`` runs the tool.
 
 The body of a tool is cancelled at each question and run again over its journal. ``check_tool``
 reads the source for code that would differ in the second run. ``check_replay`` runs the tool, each

@@ -1,4 +1,4 @@
-"""Finds the code that asks a question, and the background work during one.
+"""Finds code that asks a question, and background work while a question is open.
 
 A question is asked by a method of a context, or by a function that asks. ``Beside`` has the rule about
 tasks and clients that run meanwhile. ``Part`` is the base of the checks.
@@ -53,7 +53,7 @@ def name_of(node: ast.expr) -> str:
 
 
 class Asks:
-    """Finds the calls that ask."""
+    """Finds the calls in the source that ask a question."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
@@ -73,7 +73,7 @@ class Asks:
         return None
 
     def directly(self, node: ast.expr, scope: Scope) -> bool:
-        """Return whether an expression calls a method of a context, which names its step immediately."""
+        """Return whether ``node`` calls a method of a context that gives its step an id at once."""
         method = self._values.of(node.func, scope) if isinstance(node, ast.Call) else None
         return isinstance(method, ContextMethod) and method != CONVERSE
 
@@ -133,7 +133,7 @@ class Asks:
 
 
 class Check(Protocol):
-    """A running check, as its parts see it."""
+    """The interface that a running check offers to its parts, such as :class:`Beside`."""
 
     values: Values
     asks: Asks
@@ -156,7 +156,7 @@ class Check(Protocol):
 
 
 class Part:
-    """The base of the parts of a check, each of which checks one group of rules."""
+    """The base class of a check's parts; each part checks one group of rules."""
 
     def __init__(self, check: Check) -> None:
         self._check = check
@@ -191,7 +191,7 @@ class Beside(Part):
     """Checks the work that a function starts next to its questions."""
 
     def check_call(self, call: ast.Call, scope: Scope) -> None:
-        """Check for a background task, in a function that asks, that neither asks nor is a step."""
+        """Report background work in a function that asks: a task without steps, or a client."""
         started = self._started(call, scope)
         if started is not None and not self._is_durable(started, scope) and self._asks_in(scope):
             self._emit(RULE, f"`{name_of(call)}`", call, scope)
@@ -206,7 +206,7 @@ class Beside(Part):
             self._emit(RULE, f"`{name_of(entered)}`", entered, scope)
 
     def check_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
-        """Check for a client whose tasks run while a question is open."""
+        """Report a client whose tasks run while a question in its ``with`` block is open."""
         for item in node.items:
             entered = item.context_expr
             if self._asks.first(node.body, scope) is None:
@@ -229,7 +229,7 @@ class Beside(Part):
         )
 
     def _entering(self, value: Value) -> Value:
-        """Return the method that runs when an instance is entered."""
+        """Return the ``__aenter__`` of an instance of the tool's own classes, or ``None``."""
         is_own = isinstance(value, Instance)
         return self._values.attribute(value, "__aenter__") if is_own else None
 
@@ -268,7 +268,7 @@ class Beside(Part):
 
 
 def _calls_in(function: Function) -> Iterator[ast.Call]:
-    """Yield the calls in a helper, without those in blocks that it has left when it yields or returns."""
+    """Yield the calls in a helper, without contexts that end before it yields or returns."""
     body = function.node.body
     nodes = _nodes([body] if isinstance(body, ast.expr) else body, function.scope)
     left = {

@@ -116,7 +116,7 @@ class _BodyVisitor(ast.NodeVisitor):
         self._mutations.check_call(node, self._scope)
 
     def _writes_elsewhere(self, node: ast.Call) -> bool:
-        """Return whether a print goes to something other than the standard streams."""
+        """Return whether ``print`` has a ``file`` other than the standard streams."""
         for keyword in node.keywords:
             if keyword.arg == "file":
                 value = self._values.of(keyword.value, self._scope)

@@ -94,7 +94,7 @@ def _different_step(error: NonDeterminismError) -> _Difference:
 
 
 def _recorded(first: Run, second: Run) -> Iterator[_Difference]:
-    """Find records of the replay alone; a record that it did not reach has ended it with an error."""
+    """Yield a difference for each step that only the replay recorded."""
     for step, entry in second.call.journal.entries.items():
         if step not in first.call.journal.entries:
             yield _Difference("different-step", _quoted(step), step, NOTHING, entry.kind)
@@ -115,7 +115,7 @@ def _asked(first: dict[str, Ask], second: dict[str, Ask]) -> Iterator[_Differenc
 
 
 def _apart(one: Ask, other: Ask) -> tuple[str, str]:
-    """Return the fields in which two requests differ, for each."""
+    """Return the differing fields of two requests as two texts, one for each request."""
     if one.kind != other.kind:
         return one.kind, other.kind
     left, right = _request(one), _request(other)

@@ -1,4 +1,4 @@
-"""Uses of a context that fail or do nothing when the tool runs, and mutations that outlive a run.
+"""Finds uses of a context that fail or do nothing, and mutations that outlive a run.
 
 ``Misuse`` finds an operation without ``await``, and arguments or names in the style of another
 library (the ``Context`` of the MCP Python SDK and of FastMCP). ``Mutations`` finds changes of
@@ -38,11 +38,11 @@ class Misuse(Part):
     """Checks how a function uses its context."""
 
     def check_statement(self, node: ast.Expr, scope: Scope) -> None:
-        """Check for an operation as a statement without ``await``: it never starts."""
+        """Report an operation that is a statement without ``await``, and so never starts."""
         self._check_awaited(node.value, node.value, scope)
 
     def check_condition(self, test: ast.expr, scope: Scope) -> None:
-        """Check for an operation that is a condition, or a part of one: it is always true."""
+        """Report an operation that a condition uses without ``await``, and that is always true."""
         if isinstance(test, ast.BoolOp):
             for each in test.values:
                 self.check_condition(each, scope)
@@ -91,7 +91,7 @@ class Misuse(Part):
         self._emit("foreign-spelling", f"`{name_of(node)}` is spelled `{here}`", node, scope)
 
     def _origin(self, node: ast.expr, scope: Scope) -> ast.expr:
-        """Return the only expression that a name is bound to, or the name."""
+        """Return the expression that a name is bound to, if there is only one, else ``node``."""
         bound = self._values.assigned(node.id, scope) if isinstance(node, ast.Name) else None
         return node if bound is None else bound
 

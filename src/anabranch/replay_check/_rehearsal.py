@@ -63,7 +63,7 @@ async def check_replay(
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The findings of a check, and the last run; ``None`` if the check ended before the tool."""
+    """The findings of a check, and the last run; no run if the check ended before the tool."""
 
     findings: list[Finding]
     last: Run | None
@@ -167,14 +167,14 @@ class _Trial:
     async def perform(
         self, step_id: str, asked: str, effect: Effect, key: str
     ) -> tuple[Entry, BaseException | None]:
-        """Run an effect, in the first run, and note that it has begun."""
+        """Run an effect in the first run, and note that the effect has begun."""
         self.begun.add(step_id)
         return await perform(step_id, asked, effect, key)
 
     async def refuse(
         self, step_id: str, _asked: str, effect: Effect, _key: str
     ) -> tuple[Entry, BaseException | None]:
-        """Refuse an effect, in the second run: it is not recorded.
+        """Refuse an effect that the second run reaches and the first run did not record.
 
         Raises:
             NonDeterminismError: always.
@@ -205,7 +205,7 @@ class _Stage:
         return await self._run(journal, make, anyio.CancelScope(), real=True)
 
     async def replay(self, journal: Journal, trial: _Trial) -> Run:
-        """Run a round again; its notices and questions reach no one."""
+        """Run a round again as a replay, without sending the round's notices and questions."""
         make = partial(Call[Any], perform=trial.refuse, on_fault=lambda _: trial.over.cancel())
         return await self._run(journal, make, trial.over, real=False)
 

@@ -1,4 +1,4 @@
-"""The scopes of a module (itself, functions, lambdas, classes), the names that each binds, and values.
+"""The scopes of a module, the names that each scope binds, and the values of names.
 
 ``_values.py`` finds the value of an expression; the kinds of values are here.
 """
@@ -19,14 +19,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A binding by an import, to the dotted name ``target``."""
+    """A name that an import binds to the dotted name ``target``."""
 
     target: str
 
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """A binding by ``def``, ``class``, or the assignment of a lambda."""
+    """A name that ``def``, ``class`` or the assignment of a lambda binds."""
 
     node: FunctionNode | ast.ClassDef
 
@@ -53,7 +53,7 @@ Binding: TypeAlias = Imported | Defined | Assigned | Parameter
 
 @dataclass(eq=False, slots=True)
 class Scope:
-    """One scope; ``outside`` has the names that it declares ``global`` or ``nonlocal``."""
+    """One scope; ``outside`` has the names that the scope declares ``global`` or ``nonlocal``."""
 
     node: ast.AST
     module: Module
@@ -79,7 +79,7 @@ class Scope:
         self.bindings.setdefault(name, []).append(binding)
 
     def find(self, name: str) -> tuple[Scope, Sequence[Binding]] | None:
-        """Return the scope that binds ``name``, seen from here, and its bindings, or ``None``."""
+        """Return the scope that binds ``name`` for this scope, with the bindings, or ``None``."""
         scope: Scope | None = self
         while scope is not None:
             visible = scope is self or not scope.of_class

@@ -53,7 +53,7 @@ class Module:
         return self.scopes[self.tree]
 
     def absolute(self, name: str, level: int) -> str:
-        """Return the full name of the target of an import in this module."""
+        """Return the full name of the module that an import in this module names."""
         if not level:
             return name
         package = self.package.split(".")
@@ -135,7 +135,7 @@ class Library:
 
 
 def _file_of(name: str) -> Path | None:
-    """Return the file of a module; this imports its package, but not the module."""
+    """Return the file of a module; the search imports the module's package only."""
     loaded = sys.modules.get(name)
     try:
         spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(name)

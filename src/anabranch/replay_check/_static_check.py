@@ -88,7 +88,7 @@ class _Check:
         self.follow(root)
 
     def run(self) -> None:
-        """Check functions until no new one is reached."""
+        """Check each function that the body reaches, until there is no new function."""
         while self._pending:
             check_body(self, self._pending.pop())
 
@@ -107,7 +107,7 @@ class _Check:
             ] = None
 
     def follow(self, function: Function) -> None:
-        """Check a function, again if more is known about its parameters."""
+        """Queue a function for the check, again if more of its parameters prove to be contexts."""
         if function.scope.module.is_safe_function(function.node):
             return
         contexts = sum(scope is function.scope for scope, _ in self.values.contexts)

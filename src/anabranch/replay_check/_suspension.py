@@ -112,7 +112,7 @@ class Suspension(Part):
                 self._emit(rule, f"`{name_of(expression)}`", expression, scope)
 
     def check_call(self, call: ast.Call, scope: Scope) -> None:
-        """Check for timeouts, and for sets of questions that are started."""
+        """Report timeouts around questions, and questions that start in the order of a set."""
         name = self._name(call.func, scope)
         limited = name == "asyncio.wait_for" or (name == "asyncio.wait" and _has(call, "timeout"))
         if limited and self._asks.first(call.args, scope) is not None:

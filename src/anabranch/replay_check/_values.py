@@ -267,7 +267,7 @@ def _is_own(target: ast.expr, name: str, me: list[ast.arg]) -> bool:
 
 
 def _says_nothing(base: Value) -> bool:
-    """Return whether a base is from this library or a builtin; all its attributes are safe."""
+    """Return whether a base class is this library's or a builtin, with only safe attributes."""
     return isinstance(base, External) and base.name.partition(".")[0] in {"anabranch", "builtins"}
 
 

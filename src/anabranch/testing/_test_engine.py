@@ -97,7 +97,7 @@ class SequentialIds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Worker:
-    """The tools of a worker, and its work."""
+    """One worker: its tools, and the function that advances a call."""
 
     tools: Mapping[str, str]
     advance: Advance

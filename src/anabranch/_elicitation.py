@@ -154,9 +154,9 @@ def _form_schema(model: type[BaseModel]) -> dict[str, Any]:
         problem = _problem(field_schema)
         if problem:
             raise TypeError(
-                f"Field {name!r} of {model.__name__} {problem}. A form can show strings, numbers,"
-                " integers, booleans, enums and lists of enum values; make it one of those, or"
-                " ask in several questions."
+                f"Field {name!r} of {model.__name__} {problem}. A form shows only strings,"
+                " numbers, integers, booleans, enums and lists of enum values. Change the type of the"
+                " field, or ask in several questions."
             )
     shown = {name: protocol_field(field_schema) for name, field_schema in properties.items()}
     form: dict[str, Any] = {"type": "object", "properties": shown}

@@ -319,7 +319,8 @@ async def test_a_place_that_is_deleted_elsewhere_is_left_for_the_head(line: str)
     await chat.store.delete_subtree((await tree_of(chat)).nodes[2].id)
     await chat.store.set_ref(chat.cursor.thread_id, Ref("head", last.id))
     assert await shown(chat, line) == (
-        "error: Someone deleted this place elsewhere. You are at the end of the conversation now."
+        "error: Another chat or command deleted your place in the conversation. You are now at the"
+        " end of the conversation."
     )
     assert (chat.cursor.node_id, len((await tree_of(chat)).nodes)) == (last.id, 2)
     assert await shown(chat, "third") == "You said: third"

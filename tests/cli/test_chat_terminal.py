@@ -80,7 +80,7 @@ def test_a_chat_outlives_its_place_and_its_thread(
         assert main(["tree", "prune", "t", last, "--yes", *store]) == 0
         person.type("/threads\r")
         person.wait_for("* t")
-        line("/up", "Someone deleted this place elsewhere.")
+        line("/up", "Another chat or command deleted your place")
         line("/tree", "once more  (head)")
         person.wait_for(PROMPT)
         assert main(["tree", "prune", "t", "--yes", *store]) == 0

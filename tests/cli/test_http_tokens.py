@@ -126,12 +126,12 @@ async def test_a_server_with_a_verifier_of_its_own_checks_tokens_itself() -> Non
 
 def test_a_server_that_exists_has_its_own_authentication() -> None:
     server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
-    with pytest.raises(ValueError, match=r"to MCPServer\(…\), which already exists"):
+    with pytest.raises(ValueError, match=r"pass both to MCPServer\(…\)"):
         install(server, ask, auth=AUTH, token_verifier=Verifier())
     options = ServerOptions(auth=AUTH, token_verifier=Verifier())
-    with pytest.raises(ValueError, match=r"to FastMCP\(…\), which already exists"):
+    with pytest.raises(ValueError, match=r"pass both to FastMCP\(…\)"):
         install_fastmcp(FastMCP("s"), ask, options=options)
-    with pytest.raises(ValueError, match=r"to FastMCP\(…\), which already exists"):
+    with pytest.raises(ValueError, match=r"pass both to FastMCP\(…\)"):
         as_fastmcp_tool(ask, options=options)
 
 

@@ -21,7 +21,7 @@ USAGES = {
     "serve missing.py --heartbeat=-1": "--heartbeat is a number of seconds, or 0 for none, not -1.",
     "serve missing.py --workers 2": "Over stdio there is one process.",
     "serve missing.py --workers 0": "There cannot be 0 workers.",
-    "serve missing.py --workers=2 --transport=http --store=memory:": "Workers cannot share memory.",
+    "serve missing.py --workers=2 --transport=http --store=memory:": "Several workers cannot share a store in memory.",
     "serve missing.py --ttl 0": "No user can answer in 0 s.",
     f"serve missing.py --token {'a' * 32}": "Give --token with --transport http.",
     f"serve {SERVED} --store paper:///x": "There is no store for 'paper' URLs",

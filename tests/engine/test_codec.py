@@ -124,7 +124,7 @@ def test_a_described_value_comes_back_with_its_type(annotation: Any, value: Any)
         pytest.param([lambda: None], "function", id="function in a list"),
         pytest.param({"deep": [Path()]}, "PosixPath", id="path deep inside"),
         pytest.param(b"bytes", "bytes", id="bytes"),
-        pytest.param({1: "a"}, r"dict.*its key 1 is not a text", id="number as key"),
+        pytest.param({1: "a"}, r"dict.*its key 1 is not a string", id="number as key"),
         pytest.param(math.nan, r"float.*nan is not a JSON number", id="nan"),
         pytest.param([math.inf], r"float.*inf is not a JSON number", id="infinity"),
         pytest.param(10**5000, r"int.*so many digits", id="a very long number"),

@@ -202,7 +202,7 @@ def test_json_of_another_shape_is_not_a_journal() -> None:
     wrong: list[Any] = [5, [[]], [["t/step.1"]]]
     for private in wrong:
         text = render([FORMAT, "call_1", 0.0, 0, "", "", private], [[], []])
-        with pytest.raises(ValueError, match="not the text of a journal"):
+        with pytest.raises(ValueError, match="not a journal that this release can read"):
             Journal.loads(text)
 
 

@@ -72,9 +72,10 @@ def check_carried(journal: Journal, state: str, others: int, limit: int) -> None
     largest = max(sizes, key=sizes.__getitem__, default="")
     holder = f", of which the value of {largest!r} takes {sizes[largest]:,}" if largest else ""
     raise StateSizeError(
-        f"The state of this call takes {sealed:,} bytes{holder}. With arguments and answers, a"
-        f" request has at most {limit:,}, so that no client could answer. The call's effects are"
-        " undone. Give the server a store=, or return a reference from the step, and not the value."
+        f"The state of this call takes {sealed:,} bytes{holder}. A request may have at"
+        f" most {limit:,} bytes, with arguments and answers, so no client could send an answer. The"
+        " server undoes the effects of the call. Give the server a store=, or let the step return a"
+        " reference in place of its value."
     )
 
 

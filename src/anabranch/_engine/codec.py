@@ -78,7 +78,9 @@ class Codec:
             if not same(value, again):
                 kind = type(again).__name__
                 raise SerializationError(
-                    step_id, type(value).__name__, f"it reads back as another value, a {kind}"
+                    step_id,
+                    type(value).__name__,
+                    f"the journal returns a different value, of type {kind}",
                 )
         return written
 
@@ -232,7 +234,7 @@ def _plain(step_id: str, value: object) -> JsonValue:
         made: dict[str, JsonValue] = {}
         for key, item in cast("dict[object, object]", value).items():
             if type(key) is not str:
-                raise SerializationError(step_id, "dict", f"its key {key!r} is not a text")
+                raise SerializationError(step_id, "dict", f"its key {key!r} is not a string")
             made[key] = _plain(step_id, item)
         return made
     raise SerializationError(step_id, kind.__name__, _hint(kind))

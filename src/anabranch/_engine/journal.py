@@ -272,7 +272,9 @@ class Journal:
         try:
             return cls._read(fields, *visible)
         except (TypeError, IndexError) as problem:
-            raise ValueError(f"not the text of a journal: {problem}") from problem
+            raise ValueError(
+                f"the stored text is not a journal that this release can read: {problem}"
+            ) from problem
 
     @classmethod
     def _read(cls, fields: list[Any], public: list[Any], pending: list[Any]) -> Journal:

@@ -42,7 +42,9 @@ def parse(text: str, version: int, limit: int = 0) -> tuple[list[Any], list[Any]
             raise ValueError(f"journal format {found}, this release reads {version}")
         return fields, _from_json(inflated(packed, limit))
     except (TypeError, zlib.error) as problem:
-        raise ValueError(f"not the text of a journal: {problem}") from problem
+        raise ValueError(
+            f"the stored text is not a journal that this release can read: {problem}"
+        ) from problem
 
 
 def joined(prints: list[str]) -> str | list[str]:

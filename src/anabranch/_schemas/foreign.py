@@ -136,7 +136,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
         UnusableSchemaError: if ``schema`` is no JSON Schema, or the check takes too long.
     """
     if not _is_moderate(schema):
-        raise UnusableSchemaError("it is too large")
+        raise UnusableSchemaError("the schema is too large")
     try:
         fault = _fault_of(json.dumps(schema))
     except RecursionError:
@@ -158,7 +158,7 @@ def _fault_of(text: str) -> str | None:
         checker: Any = _checker(schema)
         found = _listed(checker(checker.META_SCHEMA, registry=_nothing()), schema)
     except _UncheckedError:
-        return "it is too large"
+        return "the schema is too large"
     except ArithmeticError as error:  # from a number in the schema
         return _shortened(f"it cannot be read: {error}")
     return _line(_best_of(found)) if found else None

@@ -162,4 +162,6 @@ def _check_tool(turn: Turn, question: Node, line: BatchLine) -> None:
     use_id = str(stored_with(question, "tool_use_id"))
     names = {use.id: use.name for use in line.caller.tool_uses}
     if names.get(use_id) not in turn.tools and not is_in_front_end(question):
-        raise ToolError(f"The tool that asked {question.id!r} is no longer available.")
+        raise ToolError(
+            f"The agent no longer has the tool that asked the question {question.id!r}."
+        )

@@ -93,7 +93,10 @@ class LineWriter:
         """
         line = BatchLine.read(around)
         if line is None:
-            raise ToolError(f"No tool waits at the node {around.last.id!r}.")
+            raise ToolError(
+                f"The node {around.last.id!r} belongs to no call of a tool, so no tool can continue"
+                " there."
+            )
         writer = cls(timeline, line)
         await writer._follow(around)
         return writer

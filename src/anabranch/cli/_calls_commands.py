@@ -26,7 +26,7 @@ T = TypeVar("T")
 calls_app: App = command_group("calls", "anabranch calls list --status open")
 
 Name: TypeAlias = Annotated[
-    str, Parameter(help="Id of a call, or its beginning; “last” for the latest.")
+    str, Parameter(help="Id of a call, or the beginning of the id; “last” for the latest.")
 ]
 
 
@@ -53,7 +53,7 @@ def list_command(
     after: Annotated[
         str | None,
         Parameter(
-            help="List the calls after the call with this id, or with this beginning of an id."
+            help="List only calls that began before the call with this id or beginning of an id."
         ),
     ] = None,
     json: AsJson = False,
@@ -93,8 +93,8 @@ def replay_command(
     *names: Annotated[
         TargetName,
         Parameter(
-            help="Id of a call, or its beginning, then the TARGETs with its tool. With --all, only the"
-            " TARGETs."
+            help="Id of a call, or the beginning of the id; then the TARGETs that have the tool of"
+            " the call. With --all, only the TARGETs."
         ),
     ],
     every: Annotated[

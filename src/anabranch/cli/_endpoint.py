@@ -140,9 +140,10 @@ class Endpoint:
             raise UsageError(f"There is no port {self.port}. Choose one from 0 to 65535.")
         if self.transport == "http" and not (is_loopback(self.host) or self.allowed_host):
             raise UsageError(
-                f"Other machines reach {self.host}. Give the server's host name with --allowed-host"
-                " NAME; the server refuses requests under other names. A --token is advisable:"
-                " without one, everyone who reaches the server may call the tools."
+                f"Other machines can reach the server at {self.host}. Give the host name that"
+                " clients use with --allowed-host NAME; the server refuses requests under any other"
+                " host name. Give a --token, too: without a token, everyone who reaches the server"
+                " may call the tools."
             )
         if self.workers < 1:
             raise UsageError(f"There cannot be {self.workers} workers. Choose 1 or more.")

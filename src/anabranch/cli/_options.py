@@ -36,7 +36,8 @@ else:
 Target: TypeAlias = Annotated[
     TargetName,
     Parameter(
-        help="A Python file, a module, module:attribute, a server's URL, or command:… to start one."
+        help="A Python file, a module, module:attribute, the URL of a server, or command: and the "
+        "command that starts a server."
     ),
 ]
 SourceTarget: TypeAlias = Annotated[
@@ -121,8 +122,8 @@ ArgumentsJson: TypeAlias = Annotated[
 EraOption: TypeAlias = Annotated[
     Era,
     Parameter(
-        help="Way to call: auto takes the newest revision that the server offers; modern is "
-        "2026-07-28; handshake is any revision up to 2025-11-25; saga calls by tools/callSaga."
+        help="Revision or method of the call. auto: the newest revision of the server. modern: "
+        "2026-07-28. handshake: up to 2025-11-25. saga: tools/callSaga."
     ),
 ]
 Store: TypeAlias = Annotated[
@@ -145,9 +146,9 @@ EngineName: TypeAlias = Annotated[
     Parameter(
         name="--engine",
         env_var=ENGINE,
-        help="Engine that gives work to processes: in-process (default); dbos, with its tables in the "
-        "--store (a Postgres); or postgresql://… for a Postgres with DBOS's tables. "
-        "?schema=NAME separates applications.",
+        help="Engine that gives the runs of a chat to workers. in-process (default): this process does "
+        "its runs itself. dbos: DBOS in the Postgres of the --store. postgresql://…: DBOS in this "
+        "Postgres. ?schema=NAME sets the schema of DBOS's tables; give each application its own.",
     ),
 ]
 Foldable: TypeAlias = Annotated[
@@ -165,8 +166,8 @@ Remembering: TypeAlias = Annotated[
     Parameter(
         name="--memory",
         negative=(),
-        help="Offer memory_search, memory_record and memory_feedback. The --model makes notes of "
-        "branches that return with extract_memory. The --store keeps the notes; default: a "
+        help="Offer the tools memory_search, memory_record and memory_feedback. The --model makes notes "
+        "of branches whose branch_create or branch_return sets extract_memory. The --store keeps the notes; default: a "
         "file in your data directory. No TARGET is required.",
     ),
 ]
@@ -227,8 +228,8 @@ class ReachOptions:
         str | None,
         Parameter(
             name=["--token", "--auth"],
-            help="Bearer token for a server at a URL. Other users of the machine may see the command "
-            "line.",
+            help="Bearer token for a server at a URL. Other users of the machine may see the token "
+            "in the list of processes.",
         ),
     ] = None
     header: Annotated[

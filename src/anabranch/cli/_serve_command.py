@@ -56,7 +56,10 @@ def _check(endpoint: Endpoint, persistence: Persistence, asking: Asking) -> None
     endpoint.check()
     store, ask_url = persistence.store, asking.ask_url
     if endpoint.workers > 1 and store == "memory:":
-        raise UsageError("Workers cannot share memory. Name a file or a database as the --store.")
+        raise UsageError(
+            "Several workers cannot share a store in memory. Give a SQLite file or a Postgres"
+            " database as the --store."
+        )
     if not persistence.ttl > 0:
         raise UsageError(f"No user can answer in {persistence.ttl:g} s. Give --ttl more seconds.")
     if not 0 <= persistence.grace < math.inf:

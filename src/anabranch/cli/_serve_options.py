@@ -50,8 +50,8 @@ class Persistence:
     max_running: Annotated[
         int | None,
         Parameter(
-            help="Maximum concurrent calls in one process. The server refuses further calls with a "
-            "time to retry. Default: no limit."
+            help="Maximum concurrent calls in one process. The server refuses further calls, and "
+            "names the time after which the client may retry. Default: no limit."
         ),
     ] = None
     version: CodeVersion = None

@@ -238,5 +238,6 @@ def _check_sources(targets: tuple[str, ...]) -> None:
     for target in targets:
         if is_server(target):
             raise UsageError(
-                f"{target} has no source here to load again. Use anabranch web to call its tools."
+                f"{target} is a server, so anabranch dev cannot load its source again. Use anabranch"
+                " web to call its tools."
             )

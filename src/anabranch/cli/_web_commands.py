@@ -176,7 +176,7 @@ def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
         return None
     if not sys.stderr.isatty():
         raise UsageError(
-            f"Other machines reach {endpoint.host}. Set a token ({WEB_TOKEN}, or --token)."
+            f"Other machines can reach the server at {endpoint.host}. Set a token ({WEB_TOKEN}, or --token)."
         )
     return secrets.token_urlsafe()
 

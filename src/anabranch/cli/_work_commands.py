@@ -34,7 +34,8 @@ ALL = 100_000
 Name: TypeAlias = Annotated[
     str,
     Parameter(
-        help="Id of a conversation or a call, or its beginning; “last” for the latest conversation."
+        help="Id of a conversation or of a call, or the beginning of the id; “last” for the latest "
+        "conversation."
     ),
 ]
 

@@ -86,7 +86,7 @@ class CallInFlight:
             task.cancel()
             self._answering.discard(task)
         if task.cancelled():
-            raise AnswerError("the call that asked has ended")
+            raise AnswerError("the call that sent this request has ended")
         return task.result()
 
     def log(self, level: LogLevel, message: str) -> None:

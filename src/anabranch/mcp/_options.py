@@ -208,7 +208,7 @@ def options_for(
     """
     given = options_of(options, keywords)
     if given.auth or given.token_verifier:
-        raise ValueError(f"Pass auth= and token_verifier= to {host}, which already exists.")
+        raise ValueError(f"auth= and token_verifier= belong to the server: pass both to {host}.")
     return given
 
 

@@ -167,7 +167,7 @@ class _Fold:
     def top(self, schema: Schema) -> tuple[Schema, str]:
         made = self._object(schema, frozenset())
         if made is None:
-            raise UnusableSchemaError("it takes no object")
+            raise UnusableSchemaError("the schema accepts no JSON object")
         empty: Schema = {"type": "object", "properties": {}}
         return empty | made, " ".join(self._choices)
 

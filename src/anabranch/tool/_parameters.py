@@ -76,8 +76,8 @@ class Parameters:
             wrong = [parameter.name for parameter in self.declared if _cannot_be_given(parameter)]
             if wrong == ["ctx"]:
                 raise TypeError(
-                    f"Tool {tool_name!r}: ctx must be the first parameter. Write a HandoffTool, or a"
-                    " function in a closure, in place of a method."
+                    f"Tool {tool_name!r}: ctx must be the first parameter. A method begins"
+                    " with self: write a HandoffTool in its place, or a function inside a function."
                 ) from problem
             if problem.code == "typed-dict-version":
                 raise TypeError(

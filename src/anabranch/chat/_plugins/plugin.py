@@ -317,8 +317,8 @@ def _unique(
         key = of if isinstance(of, str) else of.key
         if isinstance(of, Elicitation) and declared.get(key, of) is not of:
             raise ValueError(
-                f"The elicitation {key!r} does not belong to tool {tool.name!r}, which declares"
-                " another under this key. Use the tool's own."
+                f"The tool {tool.name!r} declares a different elicitation under the key {key!r}."
+                " Pass the elicitation that the tool declares."
             )
         if key in found:
             twice.add(key)

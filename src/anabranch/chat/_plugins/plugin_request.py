@@ -29,8 +29,8 @@ class Exposure:
             root, *parts = path.split(".")
             if root not in ROOTS or not all(parts):
                 raise ValueError(
-                    f"Cannot expose {path!r}. Name params or handoff, or a field of"
-                    " one of them, such as 'handoff.cards'."
+                    f"Cannot expose {path!r}. Write params, handoff, or a field of"
+                    " one of the two, such as 'handoff.cards'."
                 )
 
     @property

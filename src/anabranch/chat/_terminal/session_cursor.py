@@ -182,7 +182,9 @@ class SessionCursor:
                 "Someone deleted this conversation elsewhere. Your next message starts it again."
             )
         where = "at the end of the conversation" if self.node_id else "before the first message"
-        return SessionError(f"Someone deleted this place elsewhere. You are {where} now.")
+        return SessionError(
+            f"Another chat or command deleted your place in the conversation. You are now {where}."
+        )
 
     # -- moving ------------------------------------------------------------------------------
 

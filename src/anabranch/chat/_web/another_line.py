@@ -91,7 +91,7 @@ async def answer_differently(
         await _check_time(dependencies, policy.store, record.call_id)
         raise AnswerRefusedError(
             "closed",
-            "The effects of this call are undone: it cannot be continued.",
+            "The server has undone the effects of this call, so the call cannot continue.",
         ) from refusal
     except Exception as error:
         # The caller sees the failed line with its error, unless the line has not even started.
@@ -124,7 +124,7 @@ async def _round_that_asked(store: CallStore, record: CallRecord, step_id: str) 
         if ended is not None and ended.state and step_id in _journal(ended).pending:
             return ended
     raise AnswerRefusedError(
-        "unknown", f"The call has no question {step_id!r} with a recorded state."
+        "unknown", f"The store has no round of this call that ended with the question {step_id!r}."
     )
 
 

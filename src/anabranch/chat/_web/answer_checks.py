@@ -22,7 +22,7 @@ BY_MESSAGE = "The front end runs this tool: it sends the result as a tool messag
 ANSWERED = "The question already has another answer."
 OPEN = "The question is still open: answer it in its conversation."
 TOO_LATE = "The time for an answer is over: the tool continues without one."
-UNDONE = "The effects of this call are undone: it cannot be continued."
+UNDONE = "The server has undone the effects of this call, so the call cannot continue."
 
 
 class AnswerRefusedError(Exception):

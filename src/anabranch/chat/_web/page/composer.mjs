@@ -105,7 +105,7 @@ export function Composer({ name, wanted, leaves, running, asleep, atLeaf, onSend
         aria-label="Message"
         rows="1"
         dir="auto"
-        placeholder=${leaves.length ? "Or send another message" : "Message, or /tool"}
+        placeholder=${leaves.length ? "Or send another message" : "Message, or / and the name of a tool"}
         aria-describedby=${leaves.length ? "leaves" : undefined}
         value=${text}
         onInput=${(event) => enter(event.target.value)}

@@ -114,7 +114,7 @@ function Copy({ text }) {
       await navigator.clipboard.writeText(text);
       setCopied("Copied");
     } catch {
-      setCopied("Not allowed"); // by the browser without TLS, or by the user
+      setCopied("The browser refused"); // by the browser without TLS, or by the user
     }
   };
   return html`<button type="button" class="quiet" onClick=${copy}>${copied || "Copy"}</button>`;

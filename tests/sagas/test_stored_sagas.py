@@ -77,7 +77,9 @@ async def test_a_repeated_turn_gets_the_same_reply_byte_for_byte(era: str) -> No
 
 
 @pytest.mark.parametrize("refuse", ["ToolError", "RuntimeError"])
-async def test_a_failure_is_repeated_too(era: str, refuse: str) -> None:
+async def test_a_failure_is_repeated_too(
+    era: str, refuse: str, caplog: pytest.LogCaptureFixture
+) -> None:
     effects: list[str] = []
     server = stored("memory:", booking(effects, refuse=refuse))
     async with connected(server, era, Answers()) as client:
@@ -89,6 +91,10 @@ async def test_a_failure_is_repeated_too(era: str, refuse: str) -> None:
         "No seats are left." if refuse == "ToolError" else "Error executing tool book (error ID)"
     )
     assert with_any_id(text_in(failed)) == words
+    if refuse == "RuntimeError":
+        shown = text_in(failed).removeprefix("Error executing tool book ")  # the error's id
+        assert f"tool 'book' raised an unexpected exception {shown}\n" in caplog.text
+        assert "RuntimeError: a bug" in caplog.text
     assert effects == ["one", "two", "three", "undo one"]
 
 

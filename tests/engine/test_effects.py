@@ -265,7 +265,9 @@ async def test_the_undo_of_a_step_in_a_task_that_did_not_get_there_again_is_foun
     assert (DONE, UNDONE) == (["beside"], ["<beside>"])
 
 
-async def test_an_undo_that_fails_is_noted_and_the_others_still_run() -> None:
+async def test_an_undo_that_fails_is_noted_and_the_others_still_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def broken(value: Any) -> None:
         raise OSError(f"cannot undo {value}")
 
@@ -284,6 +286,9 @@ async def test_an_undo_that_fails_is_noted_and_the_others_still_run() -> None:
     assert UNDONE == ["<third>", "<first>"]
     assert caught.value.__notes__ == ["An undo failed as well: OSError('cannot undo <second>')"]
     assert [due.step_id for due in journal.compensations] == ["t/do.2"]
+    failed = "the undo of step 't/do.2' failed"
+    assert f"{failed}: OSError('cannot undo <second>'); retrying in" in caplog.text
+    assert f"{failed}\n" in caplog.text
 
 
 async def test_an_undo_that_fails_is_tried_again_a_little_later_each_time() -> None:

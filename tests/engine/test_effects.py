@@ -265,6 +265,16 @@ async def test_the_undo_of_a_step_in_a_task_that_did_not_get_there_again_is_foun
     assert (DONE, UNDONE) == (["beside"], ["<beside>"])
 
 
+async def test_the_value_of_a_step_is_never_compressed_with_the_clients_text() -> None:
+    """The length of the compressed text would tell the client what the value has in common with it."""
+
+    async def body(_: Branch) -> None:
+        await step(do, "secret")
+        await ask("a")
+
+    assert not (await first_round(body)).entries["t/do.1"].public
+
+
 async def test_an_undo_that_fails_is_noted_and_the_others_still_run(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

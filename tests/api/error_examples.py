@@ -54,6 +54,11 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
         "ctx was used inside a step's function",
         "Ask before the step",
     ),
+    (
+        ContextUseError("a/~b#1/ask", "in its tasks", "in the order of a set", "Give it a key=."),
+        "ctx was used at 'a/~b#1/ask', in the order of a set",
+        "Give it a key",
+    ),
     (NonDeterminismError("a/x.1", "A", "B"), "'a/x.1': recorded A, now B", "ctx.random"),
     (SuspensionError(["a/x.1"], "it went on"), "at 'a/x.1': it went on", "Do not catch"),
     (

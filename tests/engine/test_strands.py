@@ -12,7 +12,7 @@ import pytest
 
 from anabranch._engine import Branch, Finished, Waiting, current_call, current_scope
 from anabranch._engine.strands import install_task_factory, strand_of
-from anabranch.errors import NonDeterminismError
+from anabranch.errors import ContextUseError, NonDeterminismError
 from tests.engine.harness import (
     World,
     ask,
@@ -247,7 +247,20 @@ async def test_a_task_started_from_a_set_cannot_be_named(use: Callable[[], Any])
         for done in asyncio.as_completed([one()]):
             await done
 
-    await refused(body, "as_completed started")
+    await refused(body, r"^ctx was used at 't/~one#1/\w+', in .*as_completed started")
+
+
+async def test_a_body_can_catch_a_wrong_use_of_the_context_and_continue() -> None:
+    async def one() -> None:
+        await say("a")
+
+    async def body(_: Branch) -> Any:
+        for done in asyncio.as_completed([one()]):
+            with pytest.raises(ContextUseError):
+                await done
+        return await ask("b")
+
+    assert (await rounds(body)).value == "B"
 
 
 async def test_as_completed_over_coroutines_that_start_tasks_is_refused() -> None:

@@ -357,7 +357,7 @@ def current_call() -> Call[Any]:
     """Return the call whose strand is running.
 
     Raises:
-        NonDeterminismError: if no strand (no task of a call) is running.
+        ContextUseError: if no strand (no task of a call) is running.
     """
     # Only schedulers own strands, and only calls own schedulers.
     return cast("Call[Any]", cast("Scheduler", current_strand().owner).owner)

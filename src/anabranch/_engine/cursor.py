@@ -152,7 +152,7 @@ class ReplayCursor:
 
         Raises:
             ValueError: if the key has been used in this branch before.
-            NonDeterminismError: if the task was started from a set, so that the names of its steps
+            ContextUseError: if the task was started from a set, so that the names of its steps
                 would differ from run to run.
         """
         if key is not None:
@@ -182,7 +182,7 @@ class ReplayCursor:
         """Return the path of the next sub-branch in ``scope``.
 
         Raises:
-            NonDeterminismError: if the task was started from a set, as in :meth:`new_id`.
+            ContextUseError: if the task was started from a set, as in :meth:`new_id`.
         """
         if scope.unordered:
             scope.check_order(name)

@@ -242,7 +242,7 @@ class Operations:
         """Return randomness that is the same in every replay.
 
         Raises:
-            NonDeterminismError: if the scope's path is not the same in every replay.
+            ContextUseError: if the scope's path is not the same in every replay.
         """
         scope.check_order("random")
         if scope.randomness is None:

@@ -208,7 +208,8 @@ class Scheduler:
         """Return the running strand if it may start a new operation; otherwise, end the strand.
 
         Raises:
-            NonDeterminismError: if no strand is running, or if the replay has failed before.
+            ContextUseError: if no strand is running.
+            NonDeterminismError: if the replay has failed before.
             BranchTimeoutError: if the deadline of an enclosing branch has passed.
             asyncio.CancelledError: if that deadline ends the strand, or if the round has ended.
         """

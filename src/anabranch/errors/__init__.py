@@ -443,13 +443,15 @@ class NonDeterminismError(AnabranchError):
 class ContextUseError(NonDeterminismError):
     """``ctx`` was used where no operation has an id, so that a replay could not find the operation.
 
-    ``found`` says where, and ``remedy`` what to do.
+    ``found`` says where, and ``remedy`` what to do. ``step_id`` is the path of the operation, or
+    ``ctx`` if the operation has no path. The body can catch the error and continue.
     """
 
     remedy: str
 
     def __str__(self) -> str:
-        return f"ctx was used {self.found}. {self.remedy}"
+        at = "" if self.step_id == "ctx" else f"at {self.step_id!r}, "
+        return f"ctx was used {at}{self.found}. {self.remedy}"
 
 
 @dataclass(eq=False, repr=False)

@@ -252,7 +252,7 @@ async def test_a_task_started_from_a_set_cannot_be_named(use: Callable[[], Any])
 
 async def test_a_body_can_catch_a_wrong_use_of_the_context_and_continue() -> None:
     async def one() -> None:
-        await say("a")
+        await ask("a")
 
     async def body(_: Branch) -> Any:
         for done in asyncio.as_completed([one()]):

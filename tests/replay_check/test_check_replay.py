@@ -155,6 +155,19 @@ async def stubborn(ctx: BranchContext) -> None:
         return
 
 
+async def unordered(ctx: BranchContext) -> None:
+    for done in asyncio.as_completed([asking(ctx)]):
+        await done
+
+
+async def asking(ctx: BranchContext) -> None:
+    await ctx.elicit(Name, "Who?")
+
+
+async def stepping(ctx: BranchContext) -> None:
+    await ctx.step(asking, ctx)
+
+
 async def opaque(ctx: BranchContext) -> None:
     await ctx.step(make)
 
@@ -202,10 +215,19 @@ FOUND: list[tuple[Any, str, str | None, Any, Any]] = [
     (changing_between_rounds, "different-step", "changing_between_rounds/elicit.1", ..., ...),
     (stubborn, "not-suspended", "stubborn/elicit.1", None, None),
     (opaque, "unrecordable-value", "opaque/make.1", None, None),
+    (unordered, "context-use", "unordered/~asking#1/elicit", None, None),
+    (stepping, "context-use", None, None, None),
     (impatient, "interrupted-step", "impatient/endless.1", None, None),
 ]
 """A body, and the difference that is found in it; ``...`` where it does not matter what is shown."""
-REASONS: dict[Any, str] = {counting: "value", failing: "error", failing_at_times: "outcome"}
+REASONS: dict[Any, str] = {
+    counting: "value",
+    failing: "error",
+    failing_at_times: "outcome",
+    unordered: "started, in the order of a set.",
+    stepping: "ctx was used inside a step's function.",
+}
+FIXES: dict[Any, str] = {unordered: "or tasks to as_completed", stepping: "after the step"}
 ONCE: dict[Any, list[str]] = {
     varying: ["0"],
     choosing: ["x"],
@@ -226,6 +248,7 @@ async def test_a_difference_between_two_runs_is_found_and_effects_happen_once(
     assert found.file == __file__
     assert LINES[found.line - 1].startswith(f"async def {body.__name__}(")
     assert REASONS.get(body, "") in found.reason
+    assert FIXES.get(body, "") in found.fix
     assert effects == ONCE.get(body, [])
 
 

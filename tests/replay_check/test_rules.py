@@ -446,5 +446,6 @@ def test_every_rule_about_sources_has_an_example() -> None:
     shown_by_a_run = {
         "different-ask", "different-asks", "different-outcome", "different-notice",
         "different-step", "interrupted-step", "unrecordable-value", "not-suspended",
+        "context-use",
     }  # fmt: skip
     assert set(FOUND) | {"self-mutation"} == set(RULES) - shown_by_a_run

@@ -14,7 +14,12 @@ from typing import Any
 from pydantic import JsonValue
 
 from anabranch._engine import Ask, Call, Notice, codec_of
-from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
+from anabranch.errors import (
+    ContextUseError,
+    NonDeterminismError,
+    SerializationError,
+    SuspensionError,
+)
 from anabranch.replay_check._rules import RULES, Finding
 from anabranch.replay_check._static_check import place_of
 from anabranch.tool import Tool
@@ -41,10 +46,11 @@ class _Difference:
     step: str | None = None
     first: str | None = None
     second: str | None = None
+    remedy: str = ""
 
     def at(self, place: tuple[str, int]) -> Finding:
         reason, fix = RULES[self.rule]
-        reason = reason.format(self.found)
+        reason, fix = reason.format(self.found), fix.format(self.remedy)
         return Finding(self.rule, *place, 1, reason, fix, self.step, self.first, self.second)
 
 
@@ -52,7 +58,7 @@ def troubles(tool: Tool[Any], run: Run) -> list[Finding]:
     """Return the findings that one run alone shows: reasons why a replay is impossible."""
     match run.error:
         case NonDeterminismError() as error:
-            found = _different_step(error)
+            found = _refused(error)
         case SuspensionError() as error:
             found = _Difference("not-suspended", _quoted(error.step_ids[0]), error.step_ids[0])
         case SerializationError() as error:
@@ -80,7 +86,7 @@ def _differences(
     if interrupted is not None:
         yield _Difference("interrupted-step", _quoted(interrupted), interrupted)
     elif isinstance(second.error, NonDeterminismError):
-        yield _different_step(second.error)
+        yield _refused(second.error)
     else:
         yield from _recorded(first, second)
         yield from _asked(first.asks, second.asks)
@@ -88,8 +94,12 @@ def _differences(
         yield from _ended(tool, first, second)
 
 
-def _different_step(error: NonDeterminismError) -> _Difference:
+def _refused(error: NonDeterminismError) -> _Difference:
     step = error.step_id
+    if isinstance(error, ContextUseError):
+        reason = str(error).removesuffix(f" {error.remedy}")
+        named = None if step == "ctx" else step
+        return _Difference("context-use", reason, named, remedy=error.remedy)
     return _Difference("different-step", _quoted(step), step, error.expected, error.found)
 
 

@@ -173,6 +173,7 @@ RULES: dict[str, Rule] = {
         "The replay of a round does something else at {}.",
         "Decide what to do only by arguments, answers and values of steps.",
     ),
+    "context-use": Rule("{}", "{}"),  # the sentences of the error
     "interrupted-step": Rule(
         "The step {} was interrupted before it was recorded, so a replay runs it again.",
         "Limit its time with the timeout= of a ctx.branch around it.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -178,6 +179,24 @@ async def test_an_error_where_the_call_is_open_is_a_drift() -> None:
     outcome = await replayed(await waiting(), changed)
     assert outcome.drift is not None
     assert (outcome.drift.at, outcome.ended) == ("trip/reserve.1", "drifts")
+
+
+async def test_a_wrong_use_of_the_context_is_shown_with_its_remedy() -> None:
+    async def clock(ctx: BranchContext) -> str:
+        return str(ctx.now())
+
+    async def unordered(ctx: BranchContext, city: str) -> str:
+        await asks(ctx, city)
+        return "".join([await done for done in asyncio.as_completed([clock(ctx)])])
+
+    outcome = await replayed(await ended(), version(unordered))
+    assert outcome.drift == Drift(
+        at="result",
+        recorded=RETURNED,
+        now="raises ContextUseError: ctx was used at 'trip/~clock#1/now', in a coroutine that"
+        " asyncio.as_completed started, in the order of a set. Pass ctx operations or tasks to"
+        " as_completed, or give each operation a key=.",
+    )
 
 
 async def test_an_error_in_the_place_of_a_result_is_a_drift() -> None:

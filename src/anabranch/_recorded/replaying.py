@@ -23,6 +23,7 @@ from anabranch._engine import LENGTH, MARKER, Finished, Journal, Stopped, codec_
 from anabranch._recorded.steps import error_text
 from anabranch.errors import (
     AnabranchError,
+    ContextUseError,
     InvalidArgumentsError,
     NonDeterminismError,
     SerializationError,
@@ -177,7 +178,7 @@ OF_KIND = {
 
 def _drift(tool: Tool[Any], end: RoundRecord | None, outcome: Rehearsed) -> Drift | None:
     """Return the first difference from the record, or ``None``; ``end`` is the last round."""
-    if isinstance(outcome, NonDeterminismError):
+    if isinstance(outcome, NonDeterminismError) and not isinstance(outcome, ContextUseError):
         recorded, now = _kind(outcome.expected), _kind(outcome.found)
         return Drift(
             at=outcome.step_id,
@@ -220,7 +221,9 @@ def _present_end(tool: Tool[Any], outcome: Rehearsed) -> str:
         return f"returns {_short(json.dumps(_encoded(tool, outcome.value)))}"
     if isinstance(outcome, Stopped):
         return "continues" + (f" with {', '.join(outcome.at)}" if outcome.at else "")
-    return f"raises {_short(f'{type(outcome).__name__}: {outcome}')}"
+    said = f"{type(outcome).__name__}: {outcome}"
+    # The sentence of a ContextUseError ends with the remedy.
+    return f"raises {said if isinstance(outcome, ContextUseError) else _short(said)}"
 
 
 def _encoded(tool: Tool[Any], value: object) -> Any:  # noqa: ANN401 - JSON

@@ -151,11 +151,7 @@ def parts_around(
 
 
 def opened_model(name: str | None) -> AgentModel | None:
-    """Return the model with that name and with its provider's prompt cache; ``None`` without a name.
-
-    Raises:
-        UsageError: if the model cannot be opened.
-    """
+    """Return the model with that name and with its provider's prompt cache; ``None`` without a name."""
     try:
         return None if name is None else open_model(name, cache=True)
     except ModelError as error:
@@ -178,9 +174,6 @@ def tools_of(
     """Return the tools of a chat: ``branch_self``, and those that the targets offer.
 
     A plugin replaces its tool. ``choice`` has the tools to offer, and those to leave out.
-
-    Raises:
-        UsageError: if a target cannot be loaded or offers nothing, or if two tools have one name.
     """
     local = [target for target in targets if not is_server(target)]
     found = load(local) if local else Found()

@@ -214,11 +214,7 @@ def _agent(options: ChatOptions, parts: ChatParts, user: ChatAnswerer, screen: C
 
 
 async def _thread_id(store: TreeStore, name: str) -> str:
-    """Return the id of the thread ``name``; start the thread if it does not exist.
-
-    Raises:
-        UsageError: if several ids begin with ``name``, the thread has an owner, or there is no latest.
-    """
+    """Return the id of the thread ``name``; start the thread if it does not exist."""
     try:
         found = await find_thread(store, name, without_owner=True)
     except AmbiguousIdError as error:

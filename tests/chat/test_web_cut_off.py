@@ -6,8 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -54,29 +53,22 @@ class Hall:
         await self.may_end.wait()
 
 
-class Away:
-    """A store of which one method fails so many times: it cannot be reached just then."""
+def take_away(store: object, method: str, times: int = 1) -> None:
+    """Let a method of a store fail so many times: the store cannot be reached just then."""
+    whole, left = getattr(store, method), iter(range(times))
 
-    def __init__(self, store: Any, method: str = "", times: int = 1) -> None:
-        self._store = store
-        self._method = method
-        self._left = times
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-        return partial(self._call, method) if name == self._method else method
-
-    async def _call(self, method: Any, *arguments: object, **options: object) -> Any:
-        if self._left:
-            self._left -= 1
+    async def fail_at_first(*arguments: object, **options: object) -> Any:
+        if next(left, None) is not None:
             raise StoreError("The store cannot be reached.")
-        return await method(*arguments, **options)
+        return await whole(*arguments, **options)
+
+    setattr(store, method, fail_at_first)
 
 
 class Chat:
-    """A conversation, in which a tool reserves a seat; what fails is a method of one of its stores."""
+    """A conversation, in which a tool reserves a seat."""
 
-    def __init__(self, url: str, away: str = "", calls_away: str = "", times: int = 1) -> None:
+    def __init__(self, url: str) -> None:
         self.hall = hall = Hall()
         self.clock = ManualClock()
         self.calls, self.trees = open_stores(url)
@@ -93,11 +85,9 @@ class Chat:
             self.trees,
             MockModel(lambda _: "unused"),
             [book],
-            calls=cast("Any", Away(self.calls, calls_away, times)),
+            calls=self.calls,
             clock=self.clock,
         )
-        agent = self.conversations.agent.dependencies
-        object.__setattr__(agent, "store", Away(self.trees, away, times))
 
     @asynccontextmanager
     async def begun(self) -> AsyncGenerator[Conversation]:
@@ -135,7 +125,8 @@ def whole(events: list[bytes], trees: list[str]) -> bool:
 
 @pytest.mark.parametrize("method", ["open_round", "end_round", "record"])
 async def test_a_run_goes_on_when_the_store_of_calls_is_back(url: str, method: str) -> None:
-    chat = Chat(url, calls_away=method, times=2)
+    chat = Chat(url)
+    take_away(chat.calls, method, times=2)
     chat.hall.may_end.set()
     async with chat.begun() as conversation, chat.clock.running(STEP):
         await conversation.say("/book", "r1")
@@ -145,15 +136,14 @@ async def test_a_run_goes_on_when_the_store_of_calls_is_back(url: str, method: s
         assert call.state == "done"
 
 
-@pytest.mark.parametrize("method", ["append", "path"])
+@pytest.mark.parametrize("method", ["append_after", "path"])
 async def test_a_run_goes_on_when_the_tree_is_back(url: str, method: str) -> None:
     """What the tools have returned may be stored then, and not where the model sees it."""
     chat = Chat(url)
     async with chat.begun() as conversation:
         await conversation.say("/book", "r1")
         await chat.hall.working.wait()
-        agent = chat.conversations.agent.dependencies
-        object.__setattr__(agent, "store", Away(chat.trees, method))
+        take_away(chat.trees, method)
         chat.hall.may_end.set()
         async with chat.clock.running(STEP):
             assert whole(await ended(conversation), await chat.kinds())

@@ -16,13 +16,15 @@ from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.due_work import APART, DueWork
 from anabranch.chat._web.event_mapping import shown_in
+from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.thread_lease import SECONDS, STOP, ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel
-from anabranch.tree import Thread
+from anabranch.tree import HEAD, Node, Ref, Thread
+from tests.chat.machines import Machines, ends
 from tests.chat.web import named
 from tests.suites.turn_samples import put_turn, running
 
@@ -148,6 +150,37 @@ async def test_a_run_goes_on_when_the_tree_is_back(url: str, method: str) -> Non
         async with chat.clock.running(STEP):
             assert whole(await ended(conversation), await chat.kinds())
         assert chat.hall.done == ["reserve"]
+
+
+async def test_a_stop_during_the_last_write_does_not_stop_the_next_run(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The head is then the next run's message, of which a stopped turn would store its end."""
+    machines = Machines(url, lambda _: "hello")
+    async with machines.process() as process:
+        agent = process.agent
+        store: Any = agent.store
+        whole = store.append_after
+
+        async def stop_and_go_on(work: Any, nodes: Sequence[Node], *others: Any) -> Any:
+            last = nodes[-1]
+            if last.kind != "assistant":
+                return await whole(work, nodes, *others)
+            task = current_turn.get().task
+            assert task is not None
+            task.cancel()
+            heads = await whole(work, nodes, *others)
+            following = agent.dependencies.node("t1", last.id, "user", "next")
+            await whole(lambda _: None, [following], [], [Ref(HEAD, following.id)])
+            return heads
+
+        monkeypatch.setattr(store, "append_after", stop_and_go_on)
+        await machines.begun(process)
+        await machines.drive(process)
+        tree = await agent.store.tree("t1")
+        assert [each.kind for each in tree.nodes] == ["user", "assistant", "user"]
+        assert tree.ends == {}
+        assert await ends(process) == ["success"]
 
 
 # -- leases, by whatever clock -------------------------------------------------------------------

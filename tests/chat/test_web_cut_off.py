@@ -19,13 +19,15 @@ from anabranch.chat._web.event_mapping import shown_in
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.thread_lease import SECONDS, STOP, ThreadLease
-from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
+from anabranch.chat._web.thread_log import MISSED, RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
+from anabranch.messages import ToolUseBlock
 from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tree import HEAD, Node, Ref, Thread
+from tests.chat import sleepers
 from tests.chat.machines import Machines, ends
-from tests.chat.web import named
+from tests.chat.web import decide, named, reserve
 from tests.suites.turn_samples import put_turn, running
 
 RENEWED_EVERY = SECONDS / 3
@@ -181,6 +183,42 @@ async def test_a_stop_during_the_last_write_does_not_stop_the_next_run(
         assert [each.kind for each in tree.nodes] == ["user", "assistant", "user"]
         assert tree.ends == {}
         assert await ends(process) == ["success"]
+
+
+async def test_readers_learn_of_the_work_of_a_terminal_when_a_run_continues_it(url: str) -> None:
+    """A terminal stores nodes without events: a page has to read the tree again."""
+    machines = Machines(url, decide)
+    async with machines.process(reserve) as process:
+        agent = process.agent
+        await agent.store.create_thread(Thread("t1", 0.0))
+        said = agent.dependencies.node("t1", None, "user", "reserve")
+        use = ToolUseBlock(id="use", name="reserve", input={})
+        await agent.add([said, agent.dependencies.node("t1", said.id, "assistant", [use])])
+        await process.upkeep.resume()
+        await machines.engine.look(process)
+        await machines.drive(process)
+        found = await process.find("t1", None)
+        assert found is not None
+        first, second, *_ = await found.log.read(0)
+        assert first == MISSED
+        assert second.startswith(STARTS)
+
+
+async def test_readers_have_missed_nothing_when_a_run_continues_what_runs_did(url: str) -> None:
+    """After an answer, and at the time of a question that nobody answers."""
+    machines = sleepers.Machines(url)
+    async with machines.process([sleepers.seat]) as process:
+        conversation = await machines.begun(process, "seat")
+        question = (await sleepers.asked(conversation))["id"]
+        await conversation.answer({question: sleepers.ROW}, "r2")
+        await process.advance(machines.engine.wakes[-1])
+        await conversation.say("seat", "r3")
+        await process.advance(machines.engine.wakes[-1])
+        machines.clock.advance(sleepers.DAY)
+        await process.advance(machines.engine.wakes[-1])
+        outcomes = ["interrupt", "success"] * 2
+        assert await sleepers.ends_of(conversation) == outcomes
+        assert MISSED not in await conversation.log.read(0)
 
 
 # -- leases, by whatever clock -------------------------------------------------------------------

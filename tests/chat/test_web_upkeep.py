@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
+import pytest
+
+from anabranch import BranchContext, tool
 from anabranch._durable import TurnState
+from anabranch.agents._agent_dependencies import EXPIRE_AFTER
 from anabranch.chat._web.conversations import Conversations
 from anabranch.messages import ToolUseBlock
 from anabranch.stores import open_run_events, open_tree_store
+from anabranch.testing import calls
 from anabranch.tree import Thread
 from tests.chat import web
 from tests.chat.machines import Machines
+from tests.diary import DONE, forget, note
+from tests.patience import PATIENCE
 from tests.suites.turn_samples import put_turn, running
 from tests.telemetry import Collected
 
@@ -44,6 +52,32 @@ async def test_a_run_that_waits_for_a_version_is_due_for_that_version(url: str) 
         assert await one.due.claim() == []
         assert [wake.call for wake in await two.due.claim()] == ["t1"]
     await events.close()
+
+
+@pytest.mark.usefixtures("nothing_done")
+async def test_a_tool_whose_question_expires_is_undone(url: str) -> None:
+    here = Machines(url, lambda _: calls(("use", "hold", {})))
+    undone = asyncio.Event()
+
+    def release(what: str) -> None:
+        forget(what)
+        undone.set()
+
+    @tool
+    async def hold(ctx: BranchContext) -> str:
+        """Hold a seat, and ask for a row."""
+        await ctx.step(note, "seat", undo=release)
+        await ctx.elicit(web.SEAT, "Which row?")
+        return "held"
+
+    async with here.process(hold) as process, process.running(None):
+        await here.begun(process)
+        await here.drive(process)
+        assert (len(await here.asked(process)), DONE) == (1, ["seat"])
+        here.clock.advance(EXPIRE_AFTER)
+        async with asyncio.timeout(PATIENCE), here.clock.running(1.0):
+            await undone.wait()
+        assert DONE == ["seat", "not seat"]
 
 
 async def test_the_backlog_is_measured(collected: Collected) -> None:

@@ -110,7 +110,7 @@ _OF_SERVERS: WeakKeyDictionary[OffersRoutes, Health] = WeakKeyDictionary()
 
 
 class Watched:
-    """ASGI middleware that answers before the application sees the request."""
+    """ASGI middleware that answers requests for ``/healthz`` and ``/readyz`` itself."""
 
     def __init__(self, app: ASGIApp, health: Health) -> None:
         self._app = app

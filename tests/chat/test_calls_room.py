@@ -135,7 +135,7 @@ async def test_the_same_answer_is_the_same_line() -> None:
     ("body", "status", "sentence"),
     [
         (accepted("many"), 422, "The answer does not fit the question's form: number"),
-        (accepted(1, "unknown"), 404, "has no question 'unknown'"),
+        (accepted(1, "unknown"), 404, "ended with the question 'unknown'"),
         ({"step_id": "seats", "action": "maybe"}, 422, "does not fit"),
     ],
     ids=["field", "question", "action"],

@@ -330,7 +330,7 @@ async def test_without_a_head_the_cursor_is_before_the_first_message() -> None:
     chat = session()
     await feed(chat, "first", "/up", "other")
     await chat.store.delete_subtree((await tree_of(chat)).nodes[2].id)
-    assert "You are before the first message now." in await shown(chat, "/up")
+    assert "You are now before the first message." in await shown(chat, "/up")
     assert await at(chat, "/down") == "You said: first"
 
 

@@ -61,8 +61,8 @@ def test_a_server_at_module_level_is_a_target_of_a_chat(desk: Desk) -> None:
         (["command:no-such-command -x"], 1, "no-such-command cannot be used: No such file"),
         (["command:"], 2, "Write the command that starts the server after command:."),
         (["--header", "X: 1"], 2, "Give exactly one URL along with them."),
-        (["--env", "HOME"], 2, "give command:… with them."),
-        (["http://127.0.0.1:1/mcp", "--env", "HOME"], 2, "give command:… with them."),
+        (["--env", "HOME"], 2, "Give at least one server as command:…"),
+        (["http://127.0.0.1:1/mcp", "--env", "HOME"], 2, "Give at least one server as command:…"),
         (
             ["command:x", "--env", "NO_SUCH_NAME"],
             2,

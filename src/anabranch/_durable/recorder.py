@@ -178,7 +178,7 @@ class StoreRecorder:
     async def record(
         self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
     ) -> dict[str, Entry]:
-        """Write ``entries``; return the stored entries, the first for each id.
+        """Write ``entries``; return what the store then holds: for each id, the first entry.
 
         Raises:
             StoreError: if the store failed. The fact ``unrecorded`` lists the actions that happened

@@ -128,7 +128,7 @@ class StoredRound:
         return Finished(value) if earlier is None else earlier
 
     async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R | RoundRecord:
-        """End the round with open questions, and return the reply to the client.
+        """Store that the round ended with ``asks`` open; return the reply to send to the client.
 
         If another worker has ended the round first, return that worker's record.
         """

@@ -258,6 +258,6 @@ class Branch:
             branch = branch.parent
 
     def absorb(self, branch: Branch) -> None:
-        """Make the entries of ``branch``, which has ended without a fold, entries of this branch."""
+        """Add the entries of ``branch``, which has ended without a fold, to this branch."""
         self.ids += branch.ids
         self.noticed += (branch.path, *branch.noticed)

@@ -262,7 +262,7 @@ class Journal:
 
     @classmethod
     def loads(cls, text: str, limit: int = 0) -> Journal:
-        """Read the text form, which the caller has authenticated (states are sealed).
+        """Read a journal from its text form, which the calling code has authenticated.
 
         Raises:
             ValueError: if ``text`` is no journal, has another version of the format, or inflates to

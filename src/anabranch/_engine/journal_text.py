@@ -29,7 +29,7 @@ def render(private: list[Any], public: list[Any]) -> str:
 
 
 def parse(text: str, version: int, limit: int = 0) -> tuple[list[Any], list[Any]]:
-    """Return the two parts of ``text``; the private one without its version.
+    """Return the private part of ``text``, without the format's version, and the public part.
 
     Raises:
         ValueError: if ``text`` has another form or another version of the format, or inflates to

@@ -256,7 +256,7 @@ class Operations:
         return uuid.UUID(bytes=blake2b(place.encode(), digest_size=16).digest(), version=4)
 
     def _seed(self, scope: Scope) -> str:
-        """Return the seed of ``scope``, made from a secret of the call, and record it.
+        """Return the recorded seed of ``scope``, or record a seed made from the call's secret.
 
         A store has no state of a call whose first round was interrupted, so the secret may change.
         """

@@ -82,7 +82,7 @@ class FormReader:
         return {"enum": items["enum"]} if items.get("enum") else {"type": items["type"]}
 
     def _flattened(self, given: object) -> dict[str, Any]:
-        """Return a field's schema without references, ``allOf`` and null, and with one variant.
+        """Merge a field's ``$ref``, ``allOf`` and best ``anyOf`` variant into its schema; drop null.
 
         Variants that are choices stay.
         """

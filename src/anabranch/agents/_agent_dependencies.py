@@ -147,7 +147,7 @@ class AgentDependencies:
         refs: Sequence[Ref] = (),
         events: Sequence[ToolEnded] = (),
     ) -> None:
-        """Store nodes, results and refs, and report the stored nodes; a cancellation waits.
+        """Store nodes, results and refs, before a cancellation takes effect; report the nodes.
 
         ``events`` report the results.
         """

@@ -174,7 +174,7 @@ class Continuation:
 
 
 class AgentTool(Protocol):
-    """A tool that an agent's model can call, made by this library.
+    """A tool that this library makes, for an agent's model to call.
 
     Attributes:
         spec: describes the tool to the model.

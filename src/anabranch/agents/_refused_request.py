@@ -55,7 +55,7 @@ class RefusableRequest:
         return newest or reasoning or media or self._unanswered(texts, last)
 
     def _unanswered(self, texts: list[Place], last: int) -> list[Place]:
-        """Return the ``texts`` after the message ``last``, except one that ends the request."""
+        """Return the ``texts`` after message ``last``, without the last block of the request."""
         end = len(self.request.messages) - 1
         newest = (end, len(self.request.messages[end].content) - 1)
         return [place for place in texts if place[0] > last and place[:2] != newest]

@@ -101,8 +101,8 @@ class RemoteTools:
             raise ValueError("Headers are for one server. Give exactly one URL along with them.")
         if env and not any(isinstance(each, str) and not _is_url(each) for each in servers):
             raise ValueError(
-                "env= has the environment of servers that this process starts. Give at least one"
-                " server as command:…, or leave out env=."
+                "Environment variables are for servers that this process starts. Give at least one"
+                " server as command:…, or give no variables."
             )
         self._servers = [
             ToolServer(_targets(each, headers or {}, env or {}), _place(each), Capabilities(), era)

@@ -86,7 +86,7 @@ class Timeline:
         self.branch_of_folding: WorkingBranch | None = None
 
     def branch(self, working: WorkingBranch | None = None) -> Timeline:
-        """Return a timeline for a branch of the turn, with the same meter.
+        """Return a timeline for a branch; one meter counts the requests of both timelines.
 
         The new timeline works in ``working``, or else in this timeline's branch of folding.
         """

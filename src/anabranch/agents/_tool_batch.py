@@ -273,7 +273,7 @@ class ToolBatch:
         return Result(holder.id, use_id, shown, outcome.is_error, pending=content)
 
     def _shown(self) -> list[Result]:
-        """Return the results of this batch that the model reads, without placeholders."""
+        """Return the results of this batch, with their content in place of placeholders."""
         return [
             Result(each.node_id, each.tool_use_id, each.pending or each.content, each.is_error)
             for each in self._results.values()

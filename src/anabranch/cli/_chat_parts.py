@@ -66,9 +66,6 @@ class ChatParts:
 
         The end of the block stops the learner, whose branch returns to the queue; then it closes
         the stores and the engine.
-
-        Raises:
-            FailedError: if a server cannot be reached.
         """
         try:
             learner = self.learner if works else None
@@ -96,11 +93,7 @@ def open_parts(  # noqa: PLR0913 - options
     memory: bool,
     version: str | None = None,
 ) -> ChatParts:
-    """Return the parts of a chat that the options name.
-
-    Raises:
-        UsageError: if a part cannot be made.
-    """
+    """Return the parts of a chat that the options name."""
     given = bool(targets or header or env)
     tools: list[ChatTool | Plugin[Any]] = (
         tools_of(targets, header or (), env or (), choice) if given else [BranchSelf(), game()]
@@ -129,11 +122,7 @@ def parts_around(
     memory: bool,
     version: str | None = None,
 ) -> ChatParts:
-    """Return the parts of a chat; with ``memory``, the model called ``name`` learns.
-
-    Raises:
-        UsageError: if a part cannot be made.
-    """
+    """Return the parts of a chat; with ``memory``, the model called ``name`` learns."""
     url, learner = store_url(store), open_sampler(name) if memory else None
     wakes = open_engine(engine, url)
     try:
@@ -201,11 +190,7 @@ def tools_of(
 
 
 def check_names(tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]]) -> None:
-    """Fail if two of ``tools`` have the same name.
-
-    Raises:
-        UsageError: if two have one name.
-    """
+    """Fail if two of ``tools`` have the same name."""
     names = Counter(each.mcp.name if isinstance(each, Plugin) else each.name for each in tools)
     if twice := [name for name, count in names.items() if count > 1]:
         raise UsageError(f"Two tools, or plugins, are called {twice[0]}. Leave one of them out.")
@@ -213,11 +198,7 @@ def check_names(tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]]) -> None:
 
 @asynccontextmanager
 async def connected(tools: Iterable[object]) -> AsyncGenerator[None]:
-    """Inside the block, keep the connections of ``tools`` to their servers open.
-
-    Raises:
-        FailedError: if a connection cannot be made.
-    """
+    """Inside the block, keep the connections of ``tools`` to their servers open."""
     async with AsyncExitStack() as stack:
         for each in tools:
             if isinstance(each, RemoteTools):

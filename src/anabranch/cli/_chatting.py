@@ -133,11 +133,7 @@ def data_folder() -> Path:
 async def chat(
     options: ChatOptions, tools: Sequence[ChatTool | Plugin[Any]], console: Console
 ) -> None:
-    """Run a chat session until its input ends.
-
-    Raises:
-        CommandError: if the session cannot start, a line of a script fails, or the user leaves.
-    """
+    """Run a chat session until its input ends."""
     respondent = Respondent(console)
     model = opened_model(options.model) or WithoutModel(respondent)
     parts = parts_around(
@@ -183,11 +179,7 @@ async def _chat(
 
 
 async def _answer(session: Session, prompt: str) -> None:
-    """Send ``prompt`` to the agent, and print only the answer.
-
-    Raises:
-        FailedError: if there is no answer.
-    """
+    """Send ``prompt`` to the agent, and print only the answer."""
     answer = (await send(session, prompt))[-1]
     if answer.type == "error":
         raise FailedError(answer.content)
@@ -232,11 +224,7 @@ async def _thread_id(store: TreeStore, name: str) -> str:
 async def _session(
     options: ChatOptions, agent: Agent, screen: ChatScreen, columns: Callable[[], int] | None
 ) -> Session:
-    """Return a session that continues at the thread and node that ``options`` name.
-
-    Raises:
-        UsageError: if there is no such thread or node.
-    """
+    """Return a session that continues at the thread and node that ``options`` name."""
     thread = options.thread
     if thread is not None:
         thread = await _thread_id(agent.store, thread)

@@ -86,7 +86,7 @@ def example(*lines: str) -> str:
 
 
 def command_group(name: str, sample: str) -> App:
-    """Return the app of a command that has commands itself; ``sample`` is a line to type."""
+    """Return the app of a command with subcommands; its help shows the example ``sample``."""
     return App(
         name=name,
         version=installed_version,

@@ -53,7 +53,7 @@ _REFUSALS: Final = {
 
 
 def security_of(endpoint: Endpoint) -> TransportSecuritySettings:
-    """Return the host names and origins that the SDK accepts: this machine's, and the options'."""
+    """Return the hosts and origins for the SDK to accept: loopback, and those in the options."""
     hosts = endpoint.allowed_host or []
     names = [*LOOPBACK, *hosts]
     own = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
@@ -99,7 +99,7 @@ def _with_ports(names: list[str]) -> list[str]:
 
 
 class _Explained:
-    """An application whose refusals of a ``Host`` or an ``Origin`` name the option to set."""
+    """Replaces the SDK's refusal of a ``Host`` or ``Origin`` by one that names the option."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

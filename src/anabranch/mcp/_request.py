@@ -168,7 +168,7 @@ class McpRequest:
         return capabilities_of(None if self.unreachable else self.session.client_capabilities)
 
     def wants(self, level: LogLevel) -> bool:
-        """Return whether the client wants log messages of ``level``; a host may decide otherwise."""
+        """Return whether the client wants log messages of ``level``; a subclass may override."""
         return is_wanted(self.session, level)
 
     async def report_progress(

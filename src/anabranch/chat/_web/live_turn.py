@@ -192,7 +192,7 @@ class LiveTurn:
         return is_at_head and is_whole(added.nodes[-1]) and not may_be_followed
 
     async def on_event(self, event: Event) -> None:
-        """Add an event of the agent to the log; :meth:`write` stores those of nodes and results.
+        """Log an event of the agent, except a node's or result's, which :meth:`write` stores.
 
         Before a tool starts, stop if another process has the run.
         """

@@ -67,7 +67,7 @@ class _Files(StaticFiles):
 
 
 def page_routes() -> list[BaseRoute]:
-    """Return the routes of the page, which compress only the page's files."""
+    """Return the routes of the page's document and files; other routes compress nothing."""
     compressed = [Middleware(GZipMiddleware)]
 
     async def serve(request: Request) -> Response:

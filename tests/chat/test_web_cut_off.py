@@ -204,7 +204,7 @@ async def test_readers_learn_of_the_work_of_a_terminal_when_a_run_continues_it(u
         assert second.startswith(STARTS)
 
 
-async def test_readers_have_missed_nothing_when_a_run_continues_what_runs_did(url: str) -> None:
+async def test_a_run_that_continues_another_run_adds_no_missed_event(url: str) -> None:
     """After an answer, and at the time of a question that nobody answers."""
     machines = sleepers.Machines(url)
     async with machines.process([sleepers.seat]) as process:

@@ -9,7 +9,6 @@ import pytest
 
 from anabranch import BranchContext, tool
 from anabranch._durable import TurnState
-from anabranch.agents._agent_dependencies import EXPIRE_AFTER
 from anabranch.chat._web.conversations import Conversations
 from anabranch.messages import ToolUseBlock
 from anabranch.stores import open_run_events, open_tree_store
@@ -21,6 +20,9 @@ from tests.diary import DONE, forget, note
 from tests.patience import PATIENCE
 from tests.suites.turn_samples import put_turn, running
 from tests.telemetry import Collected
+
+A_DAY = 86_400.0
+"""Seconds after which the call of an agent's tool expires, by default."""
 
 
 async def test_a_tool_that_was_cut_off_outside_of_a_run_is_due(url: str) -> None:
@@ -74,7 +76,7 @@ async def test_a_tool_whose_question_expires_is_undone(url: str) -> None:
         await here.begun(process)
         await here.drive(process)
         assert (len(await here.asked(process)), DONE) == (1, ["seat"])
-        here.clock.advance(EXPIRE_AFTER)
+        here.clock.advance(A_DAY)
         async with asyncio.timeout(PATIENCE), here.clock.running(1.0):
             await undone.wait()
         assert DONE == ["seat", "not seat"]

@@ -1,1 +1,1 @@
-"""Benchmarks: what the library costs next to doing the same without it. ``make bench`` runs them."""
+"""Benchmarks: the cost of the library next to the same work without it. ``make bench`` runs them."""

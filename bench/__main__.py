@@ -1,6 +1,6 @@
-"""``python -m bench`` measures everything, prints one table and writes it to ``bench/README.md``.
+"""``python -m bench`` runs all benchmarks, prints one table, and writes the table to ``bench/README.md``.
 
-``python -m bench NAME …`` measures some of it and only prints.
+``python -m bench NAME …`` runs the named benchmarks, and only prints their rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEADER = ["benchmark", "measured", "result", "goal", "reached"]
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """Return the rows as a Markdown table, padded to be read as text, too."""
+    """Return the rows as a Markdown table, with padded columns."""
     lines = [HEADER, *(row.cells() for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADER))]
     lines.insert(1, ["-" * width for width in widths])
@@ -33,7 +33,7 @@ def as_table(rows: Sequence[Row]) -> str:
 
 
 def main(names: Sequence[str]) -> int:
-    """Run the benchmarks of these names, all without any."""
+    """Run the benchmarks with these names; without names, run all."""
     if unknown := set(names) - set(BENCHMARKS):
         sys.stderr.write(f"No benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}\n")
         return 2

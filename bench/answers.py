@@ -1,8 +1,8 @@
-"""How long a tool of a chat that waits takes to go on after its answer, from its journal on SQLite.
+"""The time in which a waiting tool of a chat continues after its answer, from its journal on SQLite.
 
-Conversations and calls are in one file. The turn has ended at the question; each answer reads the
-conversation and the call, replays the tool, and is timed when the tool's line after the question
-runs: the answer is stored by then.
+Conversations and calls are in one file. The turn has ended at the question. Each answer reads the
+conversation and the call, and replays the tool. The time ends when the tool runs the line after its
+question; by then the store has the answer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEPS = 5
 
 
 class Seat(BaseModel):
-    """What is asked."""
+    """The answer to the question."""
 
     row: int
 
@@ -42,7 +42,7 @@ def look(number: int) -> int:
 
 @tool(elicits=[SEAT])
 async def reserve(ctx: BranchContext) -> str:
-    """Look at some flights, ask, and note when it goes on."""
+    """Look at some flights, ask, and note the time of the answer."""
     for number in range(STEPS):
         await ctx.step(look, number)
     answer = await ctx.elicit(SEAT, "Which seat?")
@@ -56,7 +56,7 @@ def reply(request: SampleRequest) -> SampleReply:
 
 
 async def answer_many(folder: str) -> list[float]:
-    """Return how many seconds each tool took to go on."""
+    """Return the seconds from each answer until its tool continued."""
     stored, trees = open_stores(f"sqlite:///{folder}/chat.db")
     agent = Agent(
         trees, MockModel(reply), tools=[reserve], calls=stored, capabilities=Capabilities()
@@ -74,7 +74,7 @@ async def answer_many(folder: str) -> list[float]:
 
 
 def measure() -> list[Row]:
-    """Run the benchmark."""
+    """Return the rows of this benchmark."""
     with tempfile.TemporaryDirectory() as folder:
         late = asyncio.run(answer_many(folder))
     what = f"a tool of {STEPS} steps continues after its answer, SQLite"

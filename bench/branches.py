@@ -1,11 +1,11 @@
-"""10,000 sub-branches at once in one call, against 10,000 bare tasks.
+"""10,000 branches at the same time in one call, against 10,000 bare tasks.
 
-Each does the same: it gives way once and returns a number. A branch adds a task of its own a
-context, a place in the call's tree with its limits, a name, and the folding of its value into the
-journal. Bare tasks are the floor, since the branches are run as tasks.
+A branch and a bare task do the same: each yields once to the event loop and returns a number. A branch adds
+a context, a place in the call's tree with its limits, a name, and the folding of its value into the
+journal. Bare tasks are the lower bound, since branches run as tasks.
 
-``hot`` is a call whose body stays alive between questions, ``cold`` one round of a call that is
-replayed. Memory is the peak of what Python allocates (``tracemalloc``), in a run of its own.
+``hot`` is a call whose body stays alive between questions, ``cold`` one round of a replayed call. Memory
+is the peak of Python's allocations (``tracemalloc``), in a separate run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TURNS = 7
 
 
 async def work(_ctx: BranchContext, number: int) -> int:
-    """Do what a bare task does."""
+    """Do the work of a bare task."""
     return await bare(number)
 
 
@@ -35,7 +35,7 @@ async def bare(number: int) -> int:
 
 @tool
 async def fan_out(ctx: BranchContext) -> int:
-    """Run the branches and add up their values."""
+    """Run the branches and add their values."""
     return sum(await ctx.gather(*(ctx.branch(work, number) for number in range(BRANCHES))))
 
 
@@ -52,7 +52,7 @@ async def cold() -> int:
 
 
 async def peak(run: Callable[[], Awaitable[object]]) -> float:
-    """Return the KiB that ``run`` allocates at its peak, for each branch."""
+    """Return the KiB for each branch that ``run`` has allocated at its peak."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -77,5 +77,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

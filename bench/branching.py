@@ -1,15 +1,14 @@
-"""A model forks itself into 100 branches, with 50 ms for each of its replies.
+"""A model forks itself into 100 branches, and takes 50 ms for each reply.
 
-``wall time``: the branches run at once, so all of them ought to take little longer than one reply.
-What they add is the work of the agent and its store: a request, a task and two nodes for each. The
-call that opens them, and the answer when they are back, come at once: else they would be replies
-of their own, before and after, and no fork could take less than two. The same model, asked as
-often at once, without any logic, is the floor.
+``wall time``: the branches run at the same time, so together they should take little longer than one
+reply. Each branch adds a request, a task and two nodes in the store. The reply that opens the branches,
+and the reply after their results, take no time: otherwise each would add the time of a reply. The lower
+bound is the same model with as many requests at the same time, and no agent.
 
-``cache``: the share of the tokens (estimated) of a branch's first request that are the beginning
-of its parent's last request, byte for byte, and so in the provider's cache. It is the least share
-of five branches, in a conversation of twenty turns with some 20,000 tokens. What is new is the
-call and the branch's prompt.
+``cache``: the share of the (estimated) tokens of a branch's first request that are, byte for byte, the
+beginning of its parent's last request, and so in the provider's cache. The row has the least share of
+five branches, in a conversation of twenty turns with some 20,000 tokens. The call and the branch's prompt
+are new.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ PROMPTS = [f"task {number}" for number in range(BRANCHES)]
 
 
 async def decide(request: SampleRequest) -> SampleReply | str:
-    """Fork when asked to; answer what is said after a while, and what tools return at once."""
+    """Fork when asked to; answer a message after a while, and tools' results immediately."""
     said = request.messages[-1].text
     if said.startswith("fork"):
         prompts = PROMPTS[: int(said.removeprefix("fork "))]
@@ -62,7 +61,7 @@ def saying(agent: Agent, text: str) -> Callable[[], Awaitable[None]]:
 
 
 async def wall_time(url: str) -> Times:
-    """Measure a turn with a single reply, one with all branches, and as many requests alone."""
+    """Measure a turn with a single reply, a turn with all branches, and as many bare requests."""
     agent, model = an_agent(url)
     request = SampleRequest(messages=(user("hello"),), max_tokens=9)
 
@@ -85,7 +84,7 @@ def as_bytes(messages: tuple[Message, ...]) -> str:
 
 
 async def cached() -> float:
-    """Return the least share of a branch's first request that the parent's last one begins with."""
+    """Return the least share of a branch's first request that its parent's last request begins with."""
     agent, model = an_agent("memory:")
     thread = await agent.begin(system_prompt=LONG)
     for text in ["go on"] * 20 + ["fork 5"]:
@@ -102,7 +101,7 @@ async def cached() -> float:
 
 
 def as_fixed(request: SampleRequest) -> str:
-    """What comes before the messages: the tools and the system prompt."""
+    """Return the tokens before the messages: the tools and the system prompt."""
     tools = "".join(tool.model_dump_json() for tool in request.tools or ())
     return tools + (request.system_prompt or "")
 
@@ -123,5 +122,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

@@ -1,4 +1,4 @@
-"""The benchmarks by name. Apart from ``__main__``, which a new process cannot import."""
+"""The benchmarks by name, in a module that a new process can import, unlike ``__main__``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from bench import (
     answers,
     branches,
     branching,
+    chat_rounds,
     conversing,
     engines,
     folding,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
         memory,
         streaming,
         answers,
+        chat_rounds,
         conversing,
         kills,
         page,
@@ -61,7 +63,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
 
 
 def run(name: str) -> list[Row]:
-    """Measure ``name``; called in a process of its own, so that none finds another's leavings."""
-    # A call of eight rounds is told off for them, once; printing that is not what is measured.
+    """Run one benchmark, in a separate process, so that no benchmark meets another's leftovers."""
+    # A call of eight rounds logs a warning, whose printing would be measured as well.
     logging.getLogger("anabranch").setLevel(logging.ERROR)
     return BENCHMARKS[name]()

@@ -1,6 +1,6 @@
-"""What a long ``ctx.converse`` costs, against one half as long: in proportion, it is twice as much.
+"""The cost of a long ``ctx.converse``, against a conversation of half the length; in proportion, the ratio is 2.
 
-The model calls a tool in each of its replies but the last. The body stays alive, as over the handshake
+The model calls a tool in each of its replies but the last. The body stays alive, as in the handshake
 era and in an agent's own process, so each request is made once.
 """
 
@@ -34,7 +34,7 @@ async def talk(ctx: BranchContext, requests: int) -> str:
 
 
 async def conversation(requests: int) -> None:
-    """Hold a conversation with so many requests."""
+    """Hold a conversation with this number of requests."""
     uses = [
         ToolUseBlock(id=f"use_{number}", name="look", input={"number": number})
         for number in range(requests - 1)

@@ -1,7 +1,8 @@
 """DBOS alone, as a peer of ``engines.py``: the calls of ``engine_processes.py`` as workflows by hand.
 
-A question is an event of the workflow, an answer a message to it, an effect a step: as DBOS's
-documentation has a workflow wait for a user. Events and messages reach the other side by NOTIFY.
+A question is an event of the workflow, an answer is a message to the workflow, and an effect is a step.
+This is the way in which DBOS's documentation lets a workflow wait for a user. Events and messages reach
+the other side by NOTIFY.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ POLL = 0.1
 
 
 def work_by_hand(url: str, connection: Connection) -> None:
-    """The main function of a worker."""
+    """The main function of a worker process."""
     step = DBOS.step()(act)
 
     @DBOS.workflow(name=WORKFLOW)
@@ -68,7 +69,7 @@ class PlayedByHand:
         self._client = client
 
     async def play(self, name: str) -> list[float]:
-        """Play one call; return how many seconds after each answer its effect happened."""
+        """Play one call; return the seconds from each answer to its effect."""
         options = EnqueueOptions(workflow_name=WORKFLOW, queue_name=QUEUE, workflow_id=name)
         await self._client.enqueue_async(options)
         late: list[float] = []
@@ -85,7 +86,7 @@ class PlayedByHand:
 
 @asynccontextmanager
 async def dbos_by_hand(url: str, number: int) -> AsyncGenerator[tuple[PlayedByHand, list[int]]]:
-    """So many workers on the database at ``url``, and who plays calls on them."""
+    """Start workers on the database at ``url``; yield the player of calls, and the workers."""
     await asyncio.to_thread(DBOS.migrate, url, schema=SCHEMA)
     client = await asyncio.to_thread(
         partial(

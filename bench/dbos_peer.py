@@ -1,7 +1,7 @@
-"""DBOS as a peer: the flow of ``sagas.py`` as its workflows, on a database of one's choice.
+"""DBOS as a peer: the flow of ``sagas.py`` as DBOS workflows, on a given database.
 
-The only module that knows DBOS. ``make bench`` installs it; nothing else needs it, and the type
-checkers run without it, so it is imported by name.
+No other module imports DBOS. Only ``make bench`` installs DBOS, and the type checkers run without it, so
+this module imports DBOS by name.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ TOPIC = "answers"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What is measured of DBOS.
+    """The measured flows on DBOS.
 
     Attributes:
         messages: run one workflow that takes each answer as a message and makes a step of it.
-        steps: run one workflow of that many steps, without messages.
+        steps: run one workflow of this number of steps, without messages.
     """
 
     messages: Callable[[], Awaitable[object]]
@@ -43,7 +43,7 @@ async def dbos_on(
             "name": "bench",
             "system_database_url": url,
             "log_level": "CRITICAL",
-            # A second by default; this is as often as it looks, where it must look.
+            # Where DBOS must poll, the default interval is a second.
             "notification_listener_polling_interval_sec": 0.001,
         }
     )
@@ -60,7 +60,7 @@ async def dbos_on(
     ids = count()
 
     async def messages() -> None:
-        # All answers are sent at once: no turn is spent on waiting for a question.
+        # All answers are sent at the start, so that no turn waits for a question.
         with package.SetWorkflowID(f"messages-{next(ids)}"):
             handle = await dbos.start_workflow_async(asking)
         for answer in answers:

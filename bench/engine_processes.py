@@ -1,4 +1,4 @@
-"""What ``engines.py`` runs: a tool that asks, the processes that work on its calls, and their CPU time."""
+"""The tool and the processes of ``engines.py``, and readings of their CPU time and memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OpenEngine: TypeAlias = Callable[[str], Engine]
 
 
 class Reply(BaseModel):
-    """What each question asks for."""
+    """The answer to each question."""
 
     text: str
 
@@ -57,7 +57,7 @@ REPLY = Elicitation("reply", Reply)
 
 
 async def act(wait: float) -> int:
-    """The effect of an answer: waits, and returns when it happened, on the clock of all processes."""
+    """Do the effect of an answer: wait, and return the time at the end, on the clock of all processes."""
     if wait:
         await asyncio.sleep(wait)
     return perf_counter_ns()
@@ -65,7 +65,7 @@ async def act(wait: float) -> int:
 
 @tool(elicits=[REPLY])
 async def journey(ctx: BranchContext, questions: int = QUESTIONS, wait: float = 0.0) -> str:
-    """Ask, and act on each answer; the next question says when that was."""
+    """Ask, and act on each answer; each question reports the time of the last effect."""
     acted = 0
     for _ in range(questions):
         await ctx.elicit(REPLY, str(acted))
@@ -77,7 +77,7 @@ async def journey(ctx: BranchContext, questions: int = QUESTIONS, wait: float = 
 async def conversations_at(
     url: str, open_engine: OpenEngine | None, concurrency: int | None
 ) -> AsyncGenerator[Conversations]:
-    """The conversations of a chat on the store at ``url``, of which this process takes so many runs."""
+    """Return the conversations of a chat on the store at ``url``; this process works on ``concurrency`` runs."""
     engine = None if open_engine is None else open_engine(url)
     calls, trees = open_stores(url)
     conversations = Conversations(
@@ -95,7 +95,7 @@ async def conversations_at(
 def work_on_engine(
     url: str, open_engine: OpenEngine, concurrency: int, connection: Connection
 ) -> None:
-    """The main function of a worker of ours, as ``anabranch worker`` has it."""
+    """The main function of a worker of ours, as in ``anabranch worker``."""
 
     async def work() -> None:
         async with conversations_at(url, open_engine, concurrency):
@@ -105,7 +105,7 @@ def work_on_engine(
 
 
 async def until_closed(connection: Connection) -> None:
-    """Report to the parent that this process is ready, and wait until it closes the connection."""
+    """Report to the parent that this process is ready, and wait until the parent closes the connection."""
     connection.send(None)
     with suppress(EOFError):
         await asyncio.to_thread(connection.recv)
@@ -113,14 +113,14 @@ async def until_closed(connection: Connection) -> None:
 
 @asynccontextmanager
 async def workers(number: int, work: Callable[[Connection], None]) -> AsyncGenerator[list[int]]:
-    """So many processes that ``work``; yields their ids when all are ready."""
+    """Start processes that run ``work``; yield their ids when all are ready."""
     spawning = multiprocessing.get_context("spawn")
     pipes = [spawning.Pipe() for _ in range(number)]
     processes = [spawning.Process(target=work, args=(theirs,)) for _, theirs in pipes]
     for process in processes:
         process.start()
     for _, theirs in pipes:
-        theirs.close()  # so that a process that dies is not waited for
+        theirs.close()  # so that reading from a dead process fails
     try:
         for ours, _ in pipes:
             await asyncio.to_thread(ours.recv)
@@ -134,7 +134,7 @@ async def workers(number: int, work: Callable[[Connection], None]) -> AsyncGener
 
 @contextmanager
 def at_rest(pids: Sequence[int]) -> Generator[None]:
-    """Stop these processes inside the block, so that their looks for work take no one's time."""
+    """Stop these processes inside the block, so that their searches for work take no CPU time."""
     _send(pids, signal.SIGSTOP)
     try:
         yield
@@ -144,7 +144,7 @@ def at_rest(pids: Sequence[int]) -> Generator[None]:
 
 @contextmanager
 def at_work(pids: Sequence[int]) -> Generator[None]:
-    """Let processes that are at rest go on inside the block."""
+    """Continue stopped processes inside the block."""
     _send(pids, signal.SIGCONT)
     try:
         yield
@@ -167,29 +167,29 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def server_seconds(folder: Path) -> float:
-    """Return the CPU time of the Postgres server in a folder, with all that it has started."""
+    """Return the CPU time of the Postgres server in a folder, with its child processes."""
     first = (folder / "data" / "postmaster.pid").read_text().split()[0]
     spent = cpu_seconds([int(first)])
     for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # the process has ended
             if _stat(int(entry.name))[1] == first:
                 spent += cpu_seconds([int(entry.name)])
     return spent
 
 
 def memory(pid: int) -> int:
-    """Return how many bytes of memory a process has."""
+    """Return the bytes of memory of a process."""
     pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def connections(url: str) -> int:
-    """Return how many connections a Postgres server has, but for the one that asks."""
+    """Return the number of connections of a Postgres server, without the connection that asks."""
     return _number(url, "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname IS NOT NULL")
 
 
 def stored(url: str) -> int:
-    """Return how many bytes the tables of a store in Postgres take, with their indexes."""
+    """Return the bytes of the tables of a store in Postgres, with their indexes."""
     return _number(
         url,
         "SELECT sum(pg_total_relation_size(oid)) FROM pg_class"
@@ -204,5 +204,5 @@ def _number(url: str, query: LiteralString) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return what the kernel says of a process, from its state on."""
+    """Return the kernel's fields about a process, from its state on."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,23 +1,23 @@
-"""Calls on engines: rounds a second over three workers, and how long an answer takes to have its effect.
+"""Calls on engines: rounds a second over three workers, and the time from an answer to its effect.
 
-All beside one Postgres server that waits for its disk. A call is a tool that asks four questions and acts
-on each answer, in a conversation of its own; it is played by persons in this process, who answer at once.
+All contenders use one Postgres server that waits for its disk. A call is a tool that asks four questions
+and acts on each answer, in a conversation of its own. Users in this process answer immediately.
 
-    alone       the tool's rounds on the store of calls and conversations, in this process: what
-                an engine, the leases of runs and their events cost, is measured against it
+    alone       the tool's rounds on the store of calls and conversations, in this process: the
+                measure for the cost of an engine, of the leases of runs, and of their events
     in process  the chat with the engine of this process, which has no other worker
-    DBOS        this process takes what persons do, and three others work on it, as
-                ``anabranch web`` and ``anabranch worker --engine dbos`` do
+    DBOS        this process takes requests, and three workers run them, as ``anabranch web`` and
+                ``anabranch worker --engine dbos`` do
     by hand     the same call as a workflow of DBOS alone, on three workers (``dbos_by_hand.py``)
 
 The workflows by hand do less: they have no conversation, and no events for pages. Each waits in memory for
-its answer, and no other worker continues the workflow of a worker that has died. While one way is measured,
-the workers of the others are stopped, since they look into their queues ten times a second.
+its answer, and no other worker continues the workflow of a dead worker. During the measurement of one
+contender, the workers of the others are stopped, because they poll their queues ten times a second.
 
-A round's CPU time is that of this process and the workers; that of Postgres stands beside it. Work
-that waits is an effect of three seconds, as long as a reply of a model takes, on workers that do two at a
-time. Beside persons who are silent it is measured after them, twice as many as there are places: if each
-held one, nothing would go on at all, as nothing does in workflows with such limits.
+A round's CPU time is the time of this process and the workers; the time of Postgres has a separate row. Work
+that waits is an effect of three seconds, as long as a reply of a model, on workers with two places. With
+silent users, such work is measured after their calls, which are twice as many as the places. If a silent
+user's call held a place, no work would continue, as in workflows with such limits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from anabranch.engines import DBOSEngine
 from anabranch.stores import open_stores
 from anabranch.testing import MockModel
 from bench.dbos_by_hand import dbos_by_hand
-from bench.engine_persons import SAID, Alone, InChat, Persons
 from bench.engine_processes import (
     QUESTIONS,
     at_rest,
@@ -56,6 +55,7 @@ from bench.engine_processes import (
     work_on_engine,
     workers,
 )
+from bench.engine_users import SAID, Alone, InChat, Users
 from bench.measure import Row, Times, time_in_turns
 from tests.postgres import Server
 
@@ -72,18 +72,18 @@ ERRAND = "/journey questions=1 wait=3.0"
 
 @dataclass
 class Contender:
-    """One way of having calls done, and the CPU time that was spent on it.
+    """One way to run calls, and its CPU time.
 
     Attributes:
-        persons: play the calls.
-        postgres: returns the CPU time of the server in which they are stored, in seconds.
-        workers: the processes that work on them beside this one; they are at rest.
+        users: play the calls.
+        postgres: returns the CPU time in seconds of the server that stores the calls.
+        workers: the processes that work on the calls next to this one; they are stopped between turns.
         spent: CPU time of this process and the workers.
-        spent_by_postgres: CPU time of that server.
-        names: of the calls.
+        spent_by_postgres: CPU time of the server.
+        names: the names of the calls.
     """
 
-    persons: Persons
+    users: Users
     postgres: Callable[[], float]
     workers: Sequence[int] = ()
     spent: float = 0.0
@@ -91,11 +91,11 @@ class Contender:
     names: Iterator[str] = field(default_factory=lambda: (f"call.{n}" for n in count()))
 
     async def play_at_once(self) -> None:
-        """Play many calls at once."""
+        """Play many calls at the same time."""
         names = [next(self.names) for _ in range(AT_ONCE)]
         with at_work(self.workers):
             self._spend(-1)
-            await asyncio.gather(*map(self.persons.play, names))
+            await asyncio.gather(*map(self.users.play, names))
             self._spend(1)
 
     def _spend(self, sign: int) -> None:
@@ -103,10 +103,10 @@ class Contender:
         self.spent_by_postgres += sign * self.postgres()
 
     async def lateness(self) -> float:
-        """Play some calls, one after the other; return the median of how late effects are."""
+        """Play some calls, one after the other; return the median delay of their effects."""
         names = [next(self.names) for _ in range(ONE_BY_ONE)]
         with at_work(self.workers):
-            return median([late for name in names for late in await self.persons.play(name)])
+            return median([late for name in names for late in await self.users.play(name)])
 
 
 @asynccontextmanager
@@ -133,7 +133,7 @@ async def in_process(url: str) -> AsyncGenerator[InChat]:
 async def on_dbos(
     url: str, number: int = WORKERS, places: int = AT_ONCE
 ) -> AsyncGenerator[tuple[InChat, list[int]]]:
-    """Persons whose calls are taken by so many workers, and these."""
+    """Start workers on DBOS; yield users whose calls the workers run, and the workers."""
     work = partial(work_on_engine, url, DBOSEngine, places)
     async with (
         conversations_at(url, DBOSEngine, None) as conversations,
@@ -143,7 +143,7 @@ async def on_dbos(
 
 
 async def compared(server: Server) -> list[Row]:
-    """Measure rounds, their CPU time, and how late effects are."""
+    """Measure rounds, their CPU time, and the delay of effects."""
     postgres = partial(server_seconds, server.folder)
     async with AsyncExitStack() as stack:
         ours, pids = await stack.enter_async_context(on_dbos(server.new_url()))
@@ -187,17 +187,17 @@ def described(
 
 
 async def waiting(server: Server) -> list[Row]:
-    """Measure work that waits, on one worker and on three, and there beside silent persons."""
+    """Measure work that waits: on one worker, on three, and on three next to silent users."""
     url = server.new_url()
     before = connections(url)
-    async with on_dbos(url, 1, PLACES) as (persons, [pid]):
-        one = await errands(persons, "one")
+    async with on_dbos(url, 1, PLACES) as (users, [pid]):
+        one = await errands(users, "one")
         opened, resident = connections(url) - before, memory(pid)
-    async with on_dbos(server.new_url(), WORKERS, PLACES) as (persons, _):
-        three = await errands(persons, "three")
+    async with on_dbos(server.new_url(), WORKERS, PLACES) as (users, _):
+        three = await errands(users, "three")
         silent = [f"silent.{each}" for each in range(2 * PLACES * WORKERS)]
-        await asyncio.gather(*(persons.begin(name, SAID) for name in silent))
-        beside = await errands(persons, "beside")
+        await asyncio.gather(*(users.begin(name, SAID) for name in silent))
+        beside = await errands(users, "beside")
     waits = f"{WAITING} effects that wait, DBOS"
     held = f"with {len(silent)} silent users / without silent users"
     return [
@@ -208,19 +208,19 @@ async def waiting(server: Server) -> list[Row]:
     ]
 
 
-async def errands(persons: InChat, name: str) -> float:
-    """Play calls whose effects wait; return how many seconds that takes.
+async def errands(users: InChat, name: str) -> float:
+    """Play calls whose effects wait; return the seconds.
 
-    No other call has the ``name``, on whatever store: the engine knows calls by their names alone.
+    No other call has the ``name``, on any store, because the engine knows calls by name alone.
     """
-    await persons.play(f"{name}.warm", SAID)
+    await users.play(f"{name}.warm", SAID)
     start = perf_counter()
-    await asyncio.gather(*(persons.play(f"{name}.{each}", ERRAND) for each in range(WAITING)))
+    await asyncio.gather(*(users.play(f"{name}.{each}", ERRAND) for each in range(WAITING)))
     return perf_counter() - start
 
 
 async def rows() -> list[Row]:
-    # The path of a socket is short, and the server's user must get there.
+    # A socket's path must be short, and open to the server's user.
     with tempfile.TemporaryDirectory(prefix="bench-") as place, ExitStack() as stack:
         server = Server(Path(place), durable=True, connections=400)  # of all these processes
         server.start()
@@ -229,5 +229,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

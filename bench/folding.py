@@ -1,12 +1,12 @@
 """Branches of context folding: creation and return, in this process and on SQLite.
 
-On SQLite a creation and a return write the same rows as a bare transaction of the driver: session,
-branch and count, in another file that is as durable. The bare one is run in a thread, as the store's is,
-since an event loop cannot wait for a disk. What it leaves out is what the service does besides: checks,
-the search for overdue branches, and the records as JSON.
+On SQLite, a creation and a return write the same rows as a bare transaction of the driver: session,
+branch and count, in another file with the same durability. The bare transaction runs in a thread, as the
+store's does, since an event loop cannot wait for a disk. The bare transaction leaves out the service's
+checks, its search for overdue branches, and the records as JSON.
 
-Then a creation with 10,000 branches open, against one with none; and at last what a task sends to the model, here
-and where contexts are shortened by summaries (``folding_peers.py``).
+Further rows: a creation among 10,000 open branches, against the first creation; and the requests of a task
+to the model, here and in two frameworks that shorten contexts by summaries (``folding_peers.py``).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def against_bare(folder: Path) -> list[Row]:
     files = [folder / "store.db", folder / "bare.db"]
     for file in files:
         store = open_branch_store(f"sqlite:///{file}")
-        await store.branch("")  # makes the tables
+        await store.branch("")  # creates the tables
         if file is files[1]:
             await store.close()
     service = BranchService(open_branch_store(f"sqlite:///{files[0]}"), SETTINGS)

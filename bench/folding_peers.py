@@ -1,11 +1,10 @@
 """The folded task of ``tests/folding/test_trace.py``, as pydantic-ai and LangChain shorten contexts.
 
-The model is scripted, so nothing leaves the process: each reads the same records by the same tool. What
-differs is the context. Ours folds each subtask away. pydantic-ai has a history processor that lets the
-model summarise old messages, as its documentation shows; LangChain's agents, which run on LangGraph,
-have ``SummarizationMiddleware``. Both begin to summarise at the budget of one subtask, and keep the last
-messages. Four
-characters count as a token for all of them, and requests for summaries count as well.
+The model is scripted, so nothing leaves the process. All contenders read the same records by the same tool,
+and differ in the context alone. Ours folds each subtask away. pydantic-ai has a history processor with
+which the model summarises old messages, as its documentation shows. LangChain's agents, which run on
+LangGraph, have ``SummarizationMiddleware``. Both begin to summarise at the budget of one subtask, and keep
+the last messages. For all contenders, four characters count as a token, and requests for summaries count.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def tokens_of(text: str) -> int:
 
 
 class Sent:
-    """The tokens of all requests that one contender has made."""
+    """The tokens of all requests of one contender."""
 
     def __init__(self, texts: Sequence[str] = ()) -> None:
         self.tokens: list[int] = [tokens_of(text) for text in texts]
@@ -58,7 +57,7 @@ async def ours() -> list[Row]:
 
 
 async def pydantic_ai() -> list[Row]:
-    """A history processor that summarises, with its tool calls and returns in pairs."""
+    """Return a history processor that summarises, with tool calls and their returns in pairs."""
     ai: Any = importlib.import_module("pydantic_ai")
     messages: Any = importlib.import_module("pydantic_ai.messages")
     capabilities: Any = importlib.import_module("pydantic_ai.capabilities")
@@ -108,7 +107,7 @@ async def pydantic_ai() -> list[Row]:
 
 
 async def langchain() -> list[Row]:
-    """The middleware that its documentation shows."""
+    """Return the middleware that LangChain's documentation shows."""
     os.environ["LANGSMITH_TRACING"] = "false"
     agents: Any = importlib.import_module("langchain.agents")
     middleware: Any = importlib.import_module("langchain.agents.middleware")
@@ -159,5 +158,5 @@ async def langchain() -> list[Row]:
 
 
 async def measure_peers() -> list[Row]:
-    """Run the task in each of them."""
+    """Run the task in each framework."""
     return [*await ours(), *await pydantic_ai(), *await langchain()]

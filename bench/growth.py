@@ -1,15 +1,14 @@
 """The cost of a round among few and among many stored calls, on one Postgres server.
 
-A call of eight questions and steps is played in three stores that differ in nothing but what they
-have already: copies of such a call.
+A call of eight questions and steps is played in three stores. The stores differ only in the number of
+copies of such a call.
 
-A copy is the row of its call, its last round and the entries and answers of that round: some million
-rows for a million calls. Whole ones have nine rounds. So the indexes have all calls, a ninth
-of the rounds and an eighth of the entries and answers that as many calls of this tool leave. The ids
-of copies are as random as those of calls, and their times differ. One in ten waits for a user: there are
-indexes of such calls alone. Statistics, vacuum and checkpoint of so many new rows are done before
-anything is measured. A million copies take two minutes, and two gigabytes of disk until the
-end.
+A copy is the row of its call, its last round, and the entries and answers of that round: some million
+rows for a million calls. A whole call has nine rounds. So the indexes have all calls, a ninth of the rounds,
+and an eighth of the entries and answers. The ids of copies are as random as the ids of calls, and their
+times differ. One copy in ten waits for a user, since some indexes have such calls alone. Statistics, vacuum and
+checkpoint of the new rows end before the measurement. A million copies take two minutes, and two gigabytes
+of disk until the end.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ STORED = (100, 10_000, 1_000_000)
 GOAL = 1.2
 
 COPIES = (
-    "SET session_replication_role = replica",  # or each row looks for its call, which is there
+    "SET session_replication_role = replica",  # otherwise each row checks its foreign key
     (
         "INSERT INTO anabranch_call (call_id, tool, arguments, started, deadline, state, principal,"
         " version, stopped, asked)"
@@ -63,7 +62,7 @@ COPIES = (
 
 
 def copy_calls(url: str, number: int) -> None:
-    """Copy the one call that the store has."""
+    """Copy the store's single call."""
     engine = sa.create_engine(read_url(url).url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         for statement in COPIES:
@@ -73,7 +72,7 @@ def copy_calls(url: str, number: int) -> None:
 
 
 async def rows() -> list[Row]:
-    # The path of a socket is short, and the server's user must get there.
+    # A socket's path must be short, and open to the server's user.
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         server = Server(Path(place), durable=True)
         server.start()
@@ -102,5 +101,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

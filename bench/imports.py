@@ -1,11 +1,11 @@
-"""What it costs to start: the package's imports and its commands, each in a fresh interpreter.
+"""The cost of a start: the package's imports and its commands, each in a fresh interpreter.
 
-Every row is a ratio of CPU time, so that other work on the machine disturbs it little: against an
-interpreter that does nothing, and against ``import pydantic``, which every tool needs. One row
-compares with ``mcp.types``, which whatever serves a tool imports anyway: what a bare interpreter
-takes is subtracted from both there. Commands on tools and calls are compared with ``mcp.server``, which
-a server imports at least; the processes that a command starts count with it. Byte code is compiled: the processes write it to a folder of
-their own, and the first turn does not count.
+Every row is a ratio of CPU time, which other work on the machine disturbs little. The sides are an
+interpreter that does nothing, and ``import pydantic``, which every tool needs. One row compares with
+``mcp.types``, which each server of tools imports anyway; there, the time of a bare interpreter is subtracted
+from both sides. Commands on tools and calls are compared with ``mcp.server``, which each server imports; the
+processes that a command starts count as well. The processes write compiled byte code to a separate folder, and
+the first turn does not count.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def cpu_seconds(arguments: list[str], environment: Mapping[str, str], folder: st
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     programs = {BARE: ["-c", "pass"]}
     programs |= {
         statement: ["-c", statement] for statement in (PYDANTIC, SDK, SERVER, IMPORT, PUBLIC)

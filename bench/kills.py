@@ -1,9 +1,8 @@
-"""How soon what a killed process ran goes on in another: from SIGKILL to the same step, begun again.
+"""The time until another process continues the work of a killed process: from SIGKILL to the repeated step.
 
-Two processes of ``anabranch web`` share a store. The first runs a tool whose step says when it begins,
-and never ends; then it is killed. The user calls the tool, or the model does in its turn, or in a branch of
-folding. A lease lasts 15 seconds, which is how long it takes where nothing but the lease says that a process
-is dead.
+Two processes of ``anabranch web`` share a store. The first runs a tool whose step reports its start and
+never ends; then the first process is killed. The user calls the tool, or the model calls the tool in its turn or
+in a branch of folding. A lease lasts 15 seconds: without another sign of the death, the work would wait as long.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ async def effect(ctx: BranchContext, folder: str) -> str:
 
 @asynccontextmanager
 async def serving(tools: Path, url: str, name: str) -> AsyncGenerator[tuple[int, str]]:
-    """``anabranch web`` in a process of its own; yields its id and address."""
+    """Start ``anabranch web``; yield the process id and the address."""
     command = [sys.executable, "-m", "anabranch", "web", str(tools), "--port", "0", "--store", url]
     command += ["--folding", "--model", f"script:{tools.with_name('model.json')}"]
     started = await asyncio.create_subprocess_exec(
@@ -60,7 +59,7 @@ async def serving(tools: Path, url: str, name: str) -> AsyncGenerator[tuple[int,
     assert started.stderr is not None
     try:
         line = ""
-        while "http://" not in line:  # before it, a line about what branches return
+        while "http://" not in line:  # a line about the results of branches precedes it
             line = (await started.stderr.readline()).decode()
         yield started.pid, line.rpartition(" ")[2].strip()
     finally:
@@ -70,7 +69,7 @@ async def serving(tools: Path, url: str, name: str) -> AsyncGenerator[tuple[int,
 
 
 def script(folder: Path) -> list[dict[str, object]]:
-    """The model's replies: in its turn it calls the tool, and in a fold it does so in a branch."""
+    """Return the model's replies: the model calls the tool in its turn, or for a fold in a branch."""
     effect = {"name": "effect", "arguments": {"folder": str(folder)}}
     branch = {"name": "branch_create", "arguments": {"description": "work", "prompt": "turn"}}
     return [
@@ -81,7 +80,7 @@ def script(folder: Path) -> list[dict[str, object]]:
 
 
 async def seconds_after_a_kill(folder: Path, url: str, what: str) -> float:
-    """Kill a process in mid-step; return after how many seconds another has begun the step again."""
+    """Kill a process in mid-step; return the seconds until another process begins the step again."""
     tools = folder / "tools.py"
     tools.write_text(TOOL)
     tools.with_name("model.json").write_text(json.dumps(script(folder)))
@@ -97,7 +96,7 @@ async def seconds_after_a_kill(folder: Path, url: str, what: str) -> float:
         await _begun(folder / "second")
         seconds = perf_counter() - killed
         await asyncio.wait([running])
-        running.exception()  # its server is gone
+        running.exception()  # the server has ended
     return seconds
 
 
@@ -130,5 +129,5 @@ async def _measure() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Measure it over both stores."""
+    """Measure kills over both stores."""
     return asyncio.run(_measure())

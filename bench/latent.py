@@ -1,8 +1,8 @@
-"""An embedder that learns meanings from the texts that it searches: latent semantic analysis.
+"""An embedder that learns meanings from the searched texts: latent semantic analysis.
 
-Words that occur with the same other words get similar vectors, so that a query finds texts that have
-none of its words. It is deterministic and needs no download, but knows nothing of the language besides
-those texts: a trained model knows more. Numpy computes it.
+Words that occur with the same other words get similar vectors. So a query finds texts without any of the
+query's words. The embedder is deterministic and needs no download, but learns the language from these texts
+alone: a trained model knows more. Numpy computes the vectors.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Finding memories for a branch, among 100,000 of one project on SQLite, and how good what is found is.
+"""The search for memories of a branch, among 100,000 of one project on SQLite, and the quality of its hits.
 
 Speed: ``recall`` for descriptions of tasks of some twenty words, in turns with one bare query of
-the same full-text index for the same words, all of them. Words of memories and tasks have the
-frequencies of a natural language (Zipf's law), so that some words are in nearly every memory.
+the same full-text index for all of the same words. Words of memories and tasks have the frequencies of a
+natural language (Zipf's law), so that nearly every memory has some of the words.
 
-Quality: the docstrings of the packages that are installed here. The summary line of each is the
-task, and what follows is a memory; that one is the right answer, among 3,000. Hits are those among
-the first ten; the reciprocal rank says how far up it is. A task is hard if it shares one word at most
-with its answer. Other versions of the packages give other numbers. The hybrid adds the ranking of an
-embedder that learns meanings from the memories alone (``latent.py``); a trained model knows more.
-Twenty tasks each in Chinese and Japanese are searched among 620 notes (``unspaced_notes.py``).
+Quality: the docstrings of the packages that are installed here. The summary line of a docstring is the
+task, and the rest is the one memory among 3,000 that answers the task. Hits are answers among the first ten;
+the reciprocal rank tells their place. A task is hard if it shares one word at most with its answer. Other
+versions of the packages give other numbers. The hybrid adds the ranking of an embedder that learns meanings
+from the memories alone (``latent.py``); a trained model knows more. Twenty tasks each in Chinese and
+Japanese are searched among 620 notes (``unspaced_notes.py``).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Language:
         self._weights = list(accumulate(1 / rank for rank in range(1, len(self._words) + 1)))
 
     def text(self, length: int) -> str:
-        """Return so many words."""
+        """Return a text of this number of words."""
         return " ".join(self._random.choices(self._words, cum_weights=self._weights, k=length))
 
 
@@ -81,14 +81,14 @@ async def speed() -> list[Row]:
     language = Language()
     with tempfile.TemporaryDirectory() as folder:
         store = open_memory_store(f"sqlite:///{folder}/memory.db?synchronous=normal")
-        await store.find("")  # makes the tables
+        await store.find("")  # creates the tables
         bare = sqlite3.connect(f"{folder}/memory.db")
         rows = (
             memory_row(a_memory(n, language.text(5), language.text(40))) for n in range(MEMORIES)
         )
         names = list(memory_row(a_memory(0, "-", "-")))
         values = ", ".join(f":{name}" for name in names)
-        with bare:  # a transaction of the driver's: through the store it takes minutes
+        with bare:  # a transaction of the driver; through the store this takes minutes
             bare.executemany(
                 f"INSERT INTO anabranch_memory ({', '.join(names)}) VALUES ({values})", rows
             )
@@ -139,7 +139,7 @@ class Labelled:
 
     @property
     def is_hard(self) -> bool:
-        """Whether the two share one word at most."""
+        """Return whether the two share one word at most."""
         return len(set(words_of(self.task)) & set(words_of(self.answer))) <= 1
 
 
@@ -213,5 +213,5 @@ async def _measure() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Measure; the catalogue calls this in a process of its own."""
+    """Return the rows of this benchmark."""
     return asyncio.run(_measure())

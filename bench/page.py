@@ -1,8 +1,8 @@
-"""The chat's page: what is sent of it, and how long a browser takes until one can type.
+"""The chat's page: its compressed size, and the time until a user can type.
 
-Everything that the page loads is counted, as it is sent. The time begins with the navigation, in a
-new context of the system's Chromium for each load, so that nothing is in a cache, and ends when the
-message box is there.
+The size is the size of everything that the page loads, as sent. The time begins with the navigation, in a
+new context of the system's Chromium for each load, so that no load meets a cache, and ends when the
+message box appears.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ new MutationObserver((_, observer) => {
 
 
 async def load_times() -> list[float]:
-    """Return milliseconds until the page can be used."""
+    """Return the milliseconds until the page can be used."""
     program = shutil.which("chromium")
     async with served_ours() as port, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -48,7 +48,7 @@ async def load_times() -> list[float]:
 
 
 def measure() -> list[Row]:
-    """Run the benchmark."""
+    """Return the rows of this benchmark."""
     files = [each for each in PAGE.rglob("*") if each.suffix in {".html", ".mjs", ".css", ".svg"}]
     size = sum(len(gzip.compress(each.read_bytes())) for each in files)
     return [

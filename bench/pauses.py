@@ -1,8 +1,8 @@
-"""A question in an agent of another maker: by our tool, and by the framework's own way to pause.
+"""A question in an agent of another project: by our tool, and by the framework's own way to pause.
 
 One turn is a whole call: the agent's scripted model calls a tool, the tool asks, the run ends, another run
-continues with the answer, and the model reads the result. With ``run_round`` alone there is no agent: the
-call is begun, and continued with its answer. States are sealed; with a store, it is one in memory.
+continues with the answer, and the model reads the result. ``run_round`` alone has no agent: the benchmark
+starts the call, and continues it with its answer. States are sealed; the store is in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Turn = Callable[[], Awaitable[object]]
 
 
 class Stay(BaseModel):
-    """What the question asks for."""
+    """The answer to the question."""
 
     nights: int
 
@@ -165,5 +165,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

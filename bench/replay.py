@@ -1,8 +1,8 @@
 """One replayed ``ctx.step``, against one awaited coroutine that does nothing.
 
-A replay passes every recorded step once in every round, so this is what a step costs for as long
-as its call is open. The awaited no-op is the floor: not even a coroutine could be had for less.
-The journal is in memory here; reading it from its text form is measured beside it.
+Every round replays each recorded step once, so this is the cost of a step while its call is open. The
+awaited no-op is the lower bound: no coroutine costs less. The journal is in memory; reading the journal from its
+text form has separate rows.
 
 Two kinds of step: one takes and returns an ``int``, by its annotation; one without annotations
 takes a text and returns a small ``dict``.
@@ -65,7 +65,7 @@ async def run(made: Tool[int], journal: Journal, size: int) -> None:
 
 
 async def measure_size(made: Tool[int], size: int, turns: int) -> tuple[float, float, float]:
-    """Return the ratio to the floor, and the µs of one step, replayed and read from text."""
+    """Return the ratio to the lower bound, and the µs of one step, replayed and read from text."""
     journal = new_journal(Runtime())
     await run(made, journal, size)
     text = journal.dumps()
@@ -98,5 +98,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

@@ -1,16 +1,16 @@
 """One round of a call, early and late: the 5th against the 500th.
 
-A round is all that a stateless server does between a request and its reply: read the journal from its
-text, take the answer in, replay, run on to the next question, and write the journal. Sealing and HTTP
-are measured elsewhere; here they would only hide growth.
+A round is the work of a stateless server between a request and its reply: read the journal from its
+text, record the answer, replay, run to the next question, and write the journal. Other benchmarks measure
+sealing and HTTP, which would hide growth here.
 
 Two tools ask 512 questions each, and make a step of each answer. A finished branch is folded into its
-value, so a late round replays values and not what led to them:
+value, so a late round replays values in place of their histories:
 
-    nested   eight topics of eight parts of eight questions, each topic and part a branch. However
-             late, what is open is a path: at most 7 topics, 7 parts and 8 questions
+    nested   eight topics of eight parts of eight questions; each topic and part is a branch. The open
+             work is a path: at most 7 topics, 7 parts and 8 questions, in each round
     flat     a branch for each question, one after the other in one loop. Its 499 finished branches
-             are all open work of the loop: a round still passes each, for its value
+             are all open work of the loop: a round still replays the value of each
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EACH = 8
 
 
 class Reply(BaseModel):
-    """What each question asks for."""
+    """The answer to each question."""
 
     text: str
 
@@ -73,14 +73,14 @@ async def flat(ctx: BranchContext) -> int:
 
 
 async def nowhere(_: object) -> None:
-    """Take a notice."""
+    """Drop a notice."""
 
 
 REPLY = ElicitReply(action="accept", content={"text": "yes"}).model_dump(mode="json")
 
 
 async def run_round(made: Tool[Any], state: str) -> str:
-    """Answer what is open in ``state``, run the round, and return the state that it leaves."""
+    """Answer the open questions in ``state``, run the round, and return the new state."""
     journal = Journal.loads(state)
     journal.answer(dict.fromkeys(journal.pending, Answer(REPLY)))
     call = open_call(made, {}, journal, host=Host(), runtime=Runtime(), sink=nowhere)
@@ -90,7 +90,7 @@ async def run_round(made: Tool[Any], state: str) -> str:
 
 
 async def measure_tool(made: Tool[Any]) -> tuple[Times, int]:
-    """Return the times of an early and a late round, and the bytes of the state before the late."""
+    """Return the times of an early and a late round, and the bytes of the state before the late round."""
     state = new_journal(Runtime()).dumps()
     before: dict[int, str] = {}
     for number in range(1, LATE + 1):
@@ -123,5 +123,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

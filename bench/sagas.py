@@ -1,23 +1,22 @@
 """A whole saga of eight questions over HTTP, next to the modern era and to durable workflows.
 
-Each question is followed by a step that works on its answer: sixteen durable operations.
+Each question is followed by a step on its answer: sixteen durable operations.
 
     saga        ``tools/callSaga`` and eight ``tools/resumeSaga``, over HTTP on loopback; without
-                a store, and with every round, effect and reply recorded in one
+                a store, and with a store that has every round, effect and reply
     modern      the same tool, called by ``tools/call`` in the era of 2026-07-28: as many requests
     DBOS        the same flow as a workflow, with ``recv`` for each question and a step for each
                 answer. The peer: durable execution in a library, on the same databases
 
-Against DBOS ours is measured twice: as a whole, with client, HTTP, JSON-RPC and seal, none of which
-DBOS does; and the calls alone, whose rounds are run in this process as workflows are. What is fair,
-and what is in DBOS's favour: server and client are one process and one event loop, as DBOS and its
-caller are. The answers to DBOS are sent in one go, so that it never waits for a question to be read
-(its ``recv`` looks once a second by default; here a thousand times); ours are given one by one, each
-after its question. Both commit to a file in SQLite's default durability, or to one Postgres server
-that waits for its disk. Without a store ours holds its promise along one chain of rounds only; those
-rows say what the durability of a database costs.
+Ours is measured twice against DBOS: as a whole, with client, HTTP, JSON-RPC and seal, which DBOS does
+without; and the calls alone, whose rounds run in this process as workflows do. Some choices favour DBOS. Server
+and client are one process and one event loop, as DBOS and its caller are. DBOS gets all answers at the start, so
+it never waits for a question (its ``recv`` polls once a second by default; here a thousand times); ours gets
+each answer after its question. Both commit to a file in SQLite's default durability, or to one Postgres server
+that waits for its disk. Without a store, ours keeps its promise along one chain of rounds only; those rows show
+the cost of a database's durability.
 
-Eight steps without questions are measured as well: one round of ours, one workflow of DBOS.
+Eight steps without questions have separate rows: one round of ours, one workflow of DBOS.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ MODERN = "2026-07-28"
 
 
 class Reply(BaseModel):
-    """What each question asks for."""
+    """The answer to each question."""
 
     text: str
 
@@ -92,7 +91,7 @@ async def worker(ctx: BranchContext) -> str:
 
 
 class Answers:
-    """Answers the questions of a saga, at once. There is nothing else to answer, or to hear of."""
+    """Answers the questions of a saga immediately."""
 
     capabilities = Capabilities()
 
@@ -125,7 +124,7 @@ async def answer(
 async def ours(
     store: str | None = None,
 ) -> AsyncGenerator[dict[str, Callable[[], Awaitable[object]]]]:
-    """What is measured of ours: a saga, a modern call, and a saga of steps alone."""
+    """Yield our measured flows: a saga, a modern call, and a saga of steps alone."""
     server = create_server("bench", [wizard, worker], store=store)
     async with (
         http(server) as url,
@@ -147,7 +146,7 @@ async def ours(
 async def alone(
     store: str | None = None,
 ) -> AsyncGenerator[dict[str, Callable[[], Awaitable[object]]]]:
-    """The same without a client and a wire: rounds, and states between them."""
+    """Yield the same flows without client and transport: rounds, and states between them."""
     durability = None if store is None else Durability(open_store(store))
     calls = CallService(Runtime(), durability)
 
@@ -172,7 +171,7 @@ async def alone(
 
 
 async def nowhere(_: object) -> None:
-    """Take a notice."""
+    """Drop a notice."""
 
 
 ACCEPTED: dict[str, Any] = {"action": "accept"}
@@ -196,7 +195,9 @@ class Questions:
 async def against_dbos(ours_at: str, theirs_at: str) -> Times:
     """Measure ours and DBOS, in turns."""
     async with (
-        dbos_on(theirs_at, ANSWERS, work) as dbos,  # first: in the end it takes the loop's threads
+        dbos_on(
+            theirs_at, ANSWERS, work
+        ) as dbos,  # first, because its end closes the loop's threads
         ours() as bare,
         ours(ours_at) as stored,
         alone() as bare_alone,
@@ -248,7 +249,7 @@ async def rows() -> list[Row]:
         files = Path(place)
         sqlite = f"sqlite:///{files}/ours.db", f"sqlite:///{files}/theirs.db"
         found += compared(await against_dbos(*sqlite), "SQLite")
-    # The path of a socket is short, and the server's user must get there.
+    # A socket's path must be short, and open to the server's user.
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         server = Server(Path(place), durable=True)
         server.start()
@@ -261,5 +262,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

@@ -1,13 +1,12 @@
-"""Sealing a saga's token and opening it again, against AES-256-GCM of the same bytes and no more.
+"""Sealing a saga's token and opening it again, against bare AES-256-GCM of the same bytes.
 
-Both sides end with bytes that were authenticated and decrypted. Ours also writes and checks what the
-token belongs to (tool, arguments, server, caller, time), and writes it as text, since JSON carries
-it; the floor does neither: one key, one nonce, one ``encrypt``, one ``decrypt``. The state is as
-random as text can be, so nothing is won by its shape.
+Both sides end with authenticated, decrypted bytes. Ours also writes and checks the token's binding (tool,
+arguments, server, caller, time), and writes the token as text for JSON. The lower bound has one key, one
+nonce, one ``encrypt``, one ``decrypt``. The state is random text, so its shape saves nothing.
 
-A second row says how much of that is ours: against the SDK's codec alone, which seals the same
-bytes and writes them in base64. Python's base64 takes several times as long as the cipher, and the
-codec writes what it has read once more, so that each token has one spelling only.
+A second row compares with the SDK's codec alone, which seals the same bytes and writes them in base64.
+Python's base64 takes several times as long as the cipher. The codec also writes each token that it has read once
+more, so that each token has one spelling only.
 """
 
 from __future__ import annotations
@@ -71,5 +70,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

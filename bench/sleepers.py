@@ -1,10 +1,9 @@
-"""10,000 sleeping wakes on DBOS: how late the others come among them, and what they cost the worker.
+"""10,000 sleeping wakes on DBOS: the delay of other wakes among them, and the worker's memory.
 
-A call that sleeps is a row of the store, and a row of the engine's. The engine's rows are made of one
-wake, which sleeps for a week, by copying it in DBOS's table: enqueued one by one they are the same rows.
-The worker is in this process. Before they are there and with them it does the same work, which also
-warms it up; its memory is compared between the two. How late a wake comes is the time from its
-``not_before`` until its advance begins.
+A sleeping call is a row of the store, and a row of the engine. The benchmark makes the engine's rows by copying
+one wake, which sleeps for a week, in DBOS's table: wakes that are enqueued one by one are the same rows. The
+worker is in this process. It does the same work before and after the copying, and so is warm; the benchmark compares
+its memory. The delay of a wake is the time from its ``not_before`` until its advance begins.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ TABLE = Identifier("dbos", "workflow_status")
 
 
 class Worker:
-    """Notes how late each wake came."""
+    """Notes the delay of each wake."""
 
     def __init__(self, engine: DBOSEngine) -> None:
         self._engine = engine
@@ -42,12 +41,12 @@ class Worker:
         self._woken = asyncio.Semaphore(0)
 
     async def advance(self, wake: Wake) -> None:
-        """Note it."""
+        """Note the delay."""
         self._late.append(time.time() - wake.not_before)
         self._woken.release()
 
     async def latest(self, name: str, count: int, apart: float) -> float:
-        """Return by how many seconds the latest of so many wakes is late."""
+        """Return the delay in seconds of the latest of ``count`` wakes."""
         self._late.clear()
         first = time.time() + SOON
         for number in range(count):
@@ -59,7 +58,7 @@ class Worker:
 
 
 def fall_asleep(url: str) -> None:
-    """Copy the one wake that sleeps, until there are :data:`SLEEPING`."""
+    """Copy the one sleeping wake, until there are :data:`SLEEPING`."""
     with psycopg.connect(url) as connection:
         found = connection.execute(
             "SELECT column_name FROM information_schema.columns WHERE table_schema = 'dbos'"
@@ -113,14 +112,14 @@ async def measured(url: str) -> list[Row]:
 
 
 def resident() -> int:
-    """Return how many bytes of memory this process has, when what it no longer needs is gone."""
+    """Return the bytes of memory of this process, after garbage collection."""
     gc.collect()
     return memory(os.getpid())
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
-    # The path of a socket is short, and the server's user must get there.
+    """Return the rows of this benchmark."""
+    # A socket's path must be short, and open to the server's user.
     with tempfile.TemporaryDirectory(prefix="bench-") as place, ExitStack() as stack:
         server = Server(Path(place), durable=True)
         server.start()

@@ -1,12 +1,12 @@
-"""The state that travels between rounds, in bytes of plaintext, against what it must hold.
+"""The bytes of plaintext of the state that travels between rounds, against its necessary content.
 
-Of every answered question a stateless server must get the answer back, so the answers' JSON is
-the floor that a hand-written state has (a list of them, without names). The journal holds more:
-which question each one answers, and a fingerprint of what was asked. Two kinds of answers: random
-ones, which nothing can shorten, and ones that use the same few words, as people do.
+A stateless server must get the answer of each question back. So the answers' JSON, a list without names, is
+the lower bound for a state by hand. The journal has more: the question of each answer, and a fingerprint of the
+question. Answers are of two kinds: random answers, which no compression shortens, and answers that use the same
+few words, as users do.
 
-Branches: what 100 finished ones leave behind must not depend on how much went on inside, since
-a finished branch is folded into its value. So 10 steps in each are compared with none.
+Branches: the rest that 100 finished branches leave must not depend on their length, since a finished
+branch is folded into its value. So branches of 10 steps are compared with branches of none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORDS = ["the", "window", "seat", "please", "in", "morning", "early", "flight", 
 
 
 class Reply(BaseModel):
-    """What each question asks for."""
+    """The answer to each question."""
 
     text: str
 
@@ -69,13 +69,13 @@ async def delegate(ctx: BranchContext, branches: int, steps: int) -> int:
 
 
 async def nowhere(_: object) -> None:
-    """Take a notice."""
+    """Drop a notice."""
 
 
 async def last_state(
     made: Tool[Any], arguments: dict[str, Any], answer: Callable[[], str] = str
 ) -> tuple[str, list[Any]]:
-    """Play ``made`` to its last question; return the state it leaves there, and the answers."""
+    """Play a tool to its last question; return the state there, and the answers."""
     journal, given, state = new_journal(Runtime()), list[Any](), ""
     while True:
         async with open_call(
@@ -133,5 +133,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

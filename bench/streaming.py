@@ -1,14 +1,14 @@
-"""Events of the chat's web application: how late the first token is, and how many runs one process streams.
+"""Events of the chat's web application: the delay of the first token, and the throughput of one process.
 
-Servers run in processes of their own, clients in this one: sockets that send a request as bytes and
-count what arrives. ``ours`` is ``POST /agui`` of an agent whose conversations and events are in a
-SQLite file; ``bare`` is a Starlette response that streams the events of such a run, each token as one,
-and does nothing else. Both have one token in each pass of their loop, as fast as they can; ours makes
-one event of those that wait for the store together.
+Servers run in separate processes. The clients in this process are sockets that send a request as bytes and
+count the received bytes. ``ours`` is ``POST /agui`` of an agent whose conversations and events are in a
+SQLite file. ``bare`` is a Starlette response that streams the events of such a run, each token as one event,
+without other work. Both make one token in each pass of their loop, as fast as they can; ours makes
+one event of the tokens that wait for the store together.
 
-A first token carries the time at which the model gave it, on the clock that all processes share;
-its lateness is what passes until the client has it, one run at a time. The ratio is of the times of
-200 runs at once. A goal of 0.6 of the bare stream's throughput is 1.67 in these terms.
+A first token carries the time at which the model made it, on the clock that all processes share. Its delay is
+the time until the client has it, one run at a time. The ratio is of the times of 200 runs at the same time. A
+goal of 0.6 of the bare stream's throughput is 1.67 in these terms.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FRAME = re.compile(rb".+?\n\n", re.DOTALL)
 
 
 async def reply(request: SampleRequest) -> AsyncIterator[str | SampleReply]:
-    """Stream tokens; the first is the time, where that is asked for."""
+    """Stream tokens; the first is the time, if the message asks for it."""
     [first] = [block.text for block in request.messages[-1].content if block.type == "text"]
     words = (
         [str(perf_counter_ns()), ""]
@@ -64,13 +64,13 @@ async def reply(request: SampleRequest) -> AsyncIterator[str | SampleReply]:
 
 
 def ours(folder: str) -> Starlette:
-    """The web application on a file."""
+    """Return the web application on a file."""
     store = open_tree_store(f"sqlite:///{folder}/chat.db")
     return make_chat_app(store, MockModel(reply), closes_store=True)
 
 
 def bare(frames: list[bytes]) -> Starlette:
-    """A response that streams the frames of a run."""
+    """Return a response that streams the frames of a run."""
 
     async def body(timed: bool) -> AsyncIterator[bytes]:  # noqa: FBT001
         if timed:
@@ -99,12 +99,12 @@ def serve(given: str | list[bytes], ready: Connection) -> None:
 
 @asynccontextmanager
 async def served(given: str | list[bytes]) -> AsyncGenerator[int]:
-    """A server in a process of its own; gives its port."""
+    """Start a server in a process; yield its port."""
     spawning = multiprocessing.get_context("spawn")
     ready, child = spawning.Pipe(duplex=False)
     process = spawning.Process(target=serve, args=(given, child))
     process.start()
-    child.close()  # so that a process that dies is not waited for
+    child.close()  # so that reading from a dead process fails
     try:
         yield await asyncio.to_thread(ready.recv)
     finally:
@@ -114,14 +114,14 @@ async def served(given: str | list[bytes]) -> AsyncGenerator[int]:
 
 @asynccontextmanager
 async def served_ours() -> AsyncGenerator[int]:
-    """The web application on a new file; gives its port."""
+    """Start the web application on a new file; yield its port."""
     with tempfile.TemporaryDirectory() as folder:
         async with served(folder) as port:
             yield port
 
 
 async def run_once(port: int, thread: str, text: str) -> tuple[bytes, int]:
-    """Run once; return the body, and when its first token was there."""
+    """Run once; return the body, and the time of its first token."""
     empty: dict[str, object] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
     said = {"id": "m1", "role": "user", "content": text}
     sent = {"threadId": thread, "runId": f"run {thread}", "messages": [said], **empty}
@@ -143,14 +143,14 @@ async def run_once(port: int, thread: str, text: str) -> tuple[bytes, int]:
 
 
 async def run_many(port: int, turn: list[int]) -> None:
-    """Run all at once."""
+    """Run all at the same time."""
     turn[0] += 1
     names = [f"t{turn[0]}.{number}" for number in range(RUNS)]
     await asyncio.gather(*(run_once(port, name, "words") for name in names))
 
 
 async def first_tokens(port: int) -> float:
-    """Return how many milliseconds late 95 of 100 first tokens are at most."""
+    """Return the delay in milliseconds that 95 of 100 first tokens do not exceed."""
     late: list[float] = []
     for number in range(FIRST + 10):
         received, seen = await run_once(port, f"first.{number}", "time")
@@ -167,7 +167,7 @@ def frames_of(received: bytes) -> list[bytes]:
 
 
 def one_by_one(frames: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the events of a run, each token as one."""
+    """Yield the events of a run, each token as one event."""
     for frame in frames:
         start, text, rest = frame.partition(b'"delta":"')
         tokens = re.findall(rb"word \d+ ", rest) if text else [b""]
@@ -201,5 +201,5 @@ async def compare() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Run the benchmark."""
+    """Return the rows of this benchmark."""
     return asyncio.run(compare())

@@ -1,16 +1,15 @@
 """Requests a second of one HTTP process, from 64 clients, for a tool with one question.
 
-Each server runs in a process of its own, and its clients in this one: 64 connections that send
-requests as bytes and look at replies no more than they must, so that what is measured is the
-server. A call is two requests of MCP 2026-07-28, the call and its retry with the answer. Three ways
-to serve it, each of which seals the state:
+Each server runs in a separate process. The clients in this process are 64 connections that send
+requests as bytes and parse little of the replies, so that the server is the bottleneck. A call is two requests of
+MCP 2026-07-28, the call and its retry with the answer. Three servers seal the state:
 
     ours      a linear function, replayed when the answer comes
-    by hand   a function on the SDK's ``MCPServer`` that returns ``InputRequiredResult``; the floor
+    by hand   a function on the SDK's ``MCPServer`` that returns ``InputRequiredResult``; the lower bound
     FastMCP   the same function on FastMCP; the peer
 
-The ratios are of times. A goal of 0.85 of the requests that a server by hand answers in a second is
-1.18 in these terms. p95 is the time within which 95 of 100 requests were answered.
+The ratios are of times. A goal of 0.85 of the requests a second of a server by hand is 1.18 in these terms. p95
+is the time in which 95 of 100 requests were answered.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ PATH = "/mcp"
 
 
 class Reply(BaseModel):
-    """What the question asks for."""
+    """The answer to the question."""
 
     text: str
 
@@ -69,7 +68,7 @@ async def ask(ctx: BranchContext, number: int) -> str:
 def answered_by_hand(
     number: int, state: str | None, responses: Mapping[str, BaseModel] | None
 ) -> str | types.InputRequiredResult:
-    """Return what a tool by hand does in each of the two requests."""
+    """Return the result of a tool by hand for either request."""
     if state is None:
         form = types.ElicitRequestFormParams(message=MESSAGE, requested_schema=REPLY.schema)
         asked = types.ElicitRequest(params=form)
@@ -128,7 +127,7 @@ def serve(name: str, ready: Connection) -> None:
 
 @asynccontextmanager
 async def served(name: str) -> AsyncGenerator[int]:
-    """A server in a process of its own; gives its port."""
+    """Start a server in a process; yield its port."""
     spawning = multiprocessing.get_context("spawn")
     ready, child = spawning.Pipe(duplex=False)
     process = spawning.Process(target=serve, args=(name, child))
@@ -202,7 +201,7 @@ class LoadClient:
 
 
 async def load(port: int, latencies: list[float]) -> None:
-    """Have all clients make their calls."""
+    """Make the calls of all clients."""
     async with asyncio.TaskGroup() as clients:
         for _ in range(CLIENTS):
             clients.create_task(LoadClient(port, latencies).run())
@@ -231,5 +230,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

@@ -2,17 +2,16 @@
 
 Reading: the messages of a path of 1,000 nodes, one of a hundred that grew concurrently in a thread
 of 100,000, against the driver's rows of the same nodes and results, read by one statement. The rows
-are the lower bound: no row has been decoded, and no other thread has fetched them. Decoding the
-JSON in them, which every user of the rows has to do, is measured as well.
+are the lower bound: they are not decoded, and no other thread fetches them. The decoding of their JSON, which
+every reader needs, has a separate row.
 
-Writing: one node below another, against one bare ``INSERT`` of the same row by the driver, in a
-transaction of its own, into the same table of another file that is as durable: both wait for the
-disk once. The store also finds the parent, refuses a node in the wrong place, and settles pending
-results. It works in a thread, since an event loop cannot wait for a disk; so the bare ``INSERT`` is
-also measured in a thread.
+Writing: one node below another, against one bare ``INSERT`` of the same row by the driver, in a separate
+transaction, into the same table of another file with the same durability: both wait for the disk once. The
+store also finds the parent, refuses a node in the wrong place, and stores pending results. The store works in a
+thread, since an event loop cannot wait for a disk; so another row has the bare ``INSERT`` in a thread.
 
-Size: the bytes that a node, a tool's result, the stored event that begins a run, and the journal of a
-tool that samples, have of an image of 400 kB.
+Size: the bytes of an image of 400 kB in a node, a tool's result, the stored event that begins a run, and the
+journal of a tool that samples.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ async def fill(store: TreeStore) -> None:
 
 
 def connect(file: Path) -> sqlite3.Connection:
-    """Return the driver's own connection, as durable as the store's."""
+    """Return the driver's own connection, with the store's durability."""
     connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -148,7 +147,7 @@ async def writing(store: TreeStore, file: Path) -> Times:
 
 
 async def image_bytes() -> dict[str, int]:
-    """Return the bytes that each record of a conversation has of an image."""
+    """Return the bytes of an image in each record of a conversation."""
     store = open_tree_store("memory:")
     await store.create_thread(Thread("t", 1e9))
     data = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(400_000)).decode()

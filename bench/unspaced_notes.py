@@ -1,6 +1,6 @@
-"""Notes and tasks in Chinese and Japanese, each task in other words than the note that answers it.
+"""Notes and tasks in Chinese and Japanese; each task has other words than the note that answers it.
 
-The other notes are made of the same subjects, so that a word of the task alone finds many of them.
+The other notes are about the same subjects, so that a word of the task alone finds many notes.
 """
 
 # ruff: noqa: RUF001 - the punctuation of Chinese

@@ -1,12 +1,12 @@
 """Eight questions, one after the other, over modern MCP: three ways to write the same wizard.
 
-Each question quotes the answer before it, so that none can be asked ahead and every call takes
+Each question quotes the answer before it, so no question can be asked early and every call takes
 nine rounds. All three run on an ``MCPServer`` of the SDK that seals the state, in one process
 with the SDK's own client, and check each answer against the same model:
 
-    ours        one straight function; it is replayed in every round
+    ours        one straight function, replayed in every round
     by hand     a state machine that returns ``InputRequiredResult``: it carries the answers, asks
-                the next question and replays nothing. No library can do less; the floor
+                the next question and replays nothing. No library does less; the lower bound
     resolvers   the SDK's own way to ask several questions, a chain of ``Resolve``; the peer
 """
 
@@ -34,7 +34,7 @@ MODERN = "2026-07-28"
 
 
 class Reply(BaseModel):
-    """What each question asks for."""
+    """The answer to each question."""
 
     text: str
 
@@ -163,5 +163,5 @@ async def rows() -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """Return this benchmark's lines of the table."""
+    """Return the rows of this benchmark."""
     return asyncio.run(rows())

@@ -1,4 +1,4 @@
-"""Who plays the calls of ``engines.py``: persons in a chat, or of an agent alone, who answer at once."""
+"""Users who play the calls of ``engines.py``: in a chat, or of an agent alone. They answer immediately."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from anabranch.chat._web.turn_work import TurnWork
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
 
-__all__ = ["Alone", "InChat", "Persons"]
+__all__ = ["Alone", "InChat", "Users"]
 
 SAID = "/journey"
 YES = ElicitReply(action="accept", content={"text": "yes"})
 
 
-class Persons(Protocol):
-    """Who plays calls."""
+class Users(Protocol):
+    """Users who play calls."""
 
     async def play(self, name: str) -> list[float]:
-        """Play one call; return how many seconds after each answer its effect happened."""
+        """Play one call; return the seconds from each answer to its effect."""
         ...
 
 
 class InChat:
-    """Persons in a chat, whose runs are taken by whatever worker there is."""
+    """Users of a chat, whose runs any worker may take."""
 
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
@@ -60,14 +60,14 @@ class InChat:
 
 @dataclass(frozen=True)
 class Question:
-    """A question: its id, and when the effect before it happened."""
+    """A question: its id, and the time of the effect before it."""
 
     id: str
     acted: int
 
 
 async def question(conversation: Conversation, after: int) -> Question | None:
-    """Wait for the end of the run after an event; return what it asks, if it does."""
+    """Wait for the end of the run after an event; return the run's question, if there is one."""
     async with aclosing(conversation.log.follow(after)) as following:
         async for _, events, _ in following:
             for event in events:
@@ -81,7 +81,7 @@ async def question(conversation: Conversation, after: int) -> Question | None:
 
 
 class Alone:
-    """Persons of an agent without a chat around it: nothing is stored but calls and conversations."""
+    """Users of an agent without a chat: only calls and conversations are stored."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent

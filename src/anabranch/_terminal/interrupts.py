@@ -109,7 +109,10 @@ class Interrupts:
         self._reminder: asyncio.TimerHandle | None = None
 
     def first(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: the first ends the command's work, and the second kills the process."""
+        """Handle a signal: the first lets the loop call ``act``, and the second kills the process.
+
+        ``act`` ends the work of a command, or the turn of a chat, which then continues.
+        """
         if self.received is not None:
             self.kill(number, frame)
         self.received = number

@@ -17,7 +17,7 @@ from anabranch.chat._web.open_work import cancel
 from anabranch.messages import SampleRequest, text_of
 from anabranch.stores import open_run_events
 from anabranch.testing import MockModel, calls
-from tests.agents.asking import deciding, forks, program
+from tests.agents.asking import asks, deciding, forks, number, program
 from tests.agents.harness import heard
 from tests.chat.machines import Machines, check, check_branches, events_of, ids_of, open_runs
 from tests.chat.web import browsing, message, on_both_databases, reserve, resume, run
@@ -93,6 +93,54 @@ async def test_branches_inside_a_tool_are_reported_as_they_open_and_end() -> Non
 # -- in whatever process ---------------------------------------------------------------------
 
 
+def branches_of(events: list[dict[str, Any]], kind: str) -> list[str | None]:
+    """The branches that report nodes of a kind, ``None`` for the main one."""
+    nodes = [each for each in events if each.get("name") == "anabranch.node"]
+    return [each.get("subagentRunId") for each in nodes if each["value"]["kind"] == kind]
+
+
+async def test_an_answer_belongs_to_its_branch_while_the_turn_works_in_another(url: str) -> None:
+    continues = asyncio.Event()
+
+    @tool
+    async def wait(ctx: BranchContext) -> str:
+        """Wait until the test has answered."""
+        await ctx.log("info", "waiting")
+        await continues.wait()
+        return "waited"
+
+    here = Machines(url, branching(one=asks("seat"), two=calls(("use", "wait", {}))))
+    async with here.process(wait) as one, here.process(wait) as two:
+        await here.begun(one)
+        working = asyncio.create_task(two.advance(await here.engine.next("t1")))
+        await until_reported(one, b"anabranch.notice")
+        await until_reported(one, b'"kind":"question"')
+        asked = await one.questions.open_in("t1")
+        conversation = await one.find("t1", None)
+        assert conversation is not None
+        await conversation.answer({asked[0].interrupt_id: number(3)}, "r2")
+        continues.set()
+        await working
+        events = await events_of(one)
+        check(events, await one.agent.store.tree("t1"))
+        [question] = branches_of(events, "question")
+        assert question is not None
+        assert branches_of(events, "answer") == [question]
+
+
+async def test_an_answer_that_continues_a_turn_comes_before_its_branch_opens_again(
+    url: str,
+) -> None:
+    here = Machines(url, branching(one=asks("seat")))
+    async with here.process() as one:
+        await here.begun(one)
+        await here.drive(one)
+        await here.answer_all(one)
+        events = await events_of(one)
+        check(events, await one.agent.store.tree("t1"))
+        assert branches_of(events, "answer") == [None]
+
+
 @tool
 async def work(ctx: BranchContext) -> str:
     """Work until the call is stopped."""
@@ -124,13 +172,13 @@ def branching(**replies: Any) -> Callable[[SampleRequest], Any]:
     return deciding(go=forks("one", "two"), **{"one": "first", "two": "second", **replies})
 
 
-async def until_noticed(process: Conversations) -> None:
-    """Return when a tool has said that it works."""
+async def until_reported(process: Conversations, part: bytes) -> None:
+    """Return when the conversation has an event with this part."""
     found = await process.find("t1", None)
     assert found is not None
     async with aclosing(found.log.follow(0)) as following:
         async for _, events, _ in following:
-            if any(b"anabranch.notice" in event for event in events):
+            if any(part in event for event in events):
                 return
 
 
@@ -159,7 +207,7 @@ async def test_a_stop_ends_all_branches_of_a_run(url: str, from_outside: bool) -
     async with here.process(work) as one, here.process(work) as two:
         conversation = await here.begun(one)
         working = asyncio.create_task(two.advance(await here.engine.next("t1")))
-        await until_noticed(one)
+        await until_reported(one, b"anabranch.notice")
         events = open_run_events(url)
         stop = cancel(events, "t1", here.clock) if from_outside else conversation.stop()
         assert await stop
@@ -182,7 +230,7 @@ async def test_a_run_continues_in_another_process_when_its_own_ends_in_a_branch(
     async with here.process(busy) as one:
         await here.begun(one)
         working = asyncio.create_task(one.advance(await here.engine.next("t1")))
-        await until_noticed(one)
+        await until_reported(one, b"anabranch.notice")
         one.agent.suspend()
         working.cancel()
         await asyncio.wait([working])

@@ -237,6 +237,7 @@ class Conversation:
                     after = await turn.begin(begins)
                 except BusyError:  # the turn that runs takes the answers up
                     after = await self.log.last()
+                    await turn.join(each.around for each in new)
                 for number, each in enumerate(new):
                     at = each.around if number == 0 else None  # the first answer moves the end
                     await add_reply(self._agent, each.question.id, each.reply, at=at)

@@ -39,12 +39,22 @@ from anabranch.agents import (
     ToolNoticed,
     ToolStarted,
     ToolSuspended,
+    branch_around,
     question_id,
 )
 from anabranch.chat._web.log_writer import TextPiece
 from anabranch.chat._web.shown_node import shown_data
 from anabranch.messages import ToolUseBlock, text_of
-from anabranch.tree import ASIDE, WAITS, Node, Result, file_lines, is_no_result, node_to_json
+from anabranch.tree import (
+    ASIDE,
+    WAITS,
+    Node,
+    Result,
+    Surroundings,
+    file_lines,
+    is_no_result,
+    node_to_json,
+)
 
 NODE = "anabranch.node"
 NOTICE = "anabranch.notice"
@@ -75,6 +85,12 @@ class EventMapping:
     def continue_after(self, events: Collection[bytes]) -> None:
         """Read the stored events of an interrupted run, so that no notice is sent twice."""
         self._noticed.update(name for name in _ids_in(events, NOTICE) if name)
+
+    def continue_below(self, around: Surroundings, is_open: Collection[str]) -> None:
+        """Put nodes that follow ``around`` into its branch, if that branch ``is_open``."""
+        start = branch_around(around)
+        if start is not None and start.id in is_open:
+            self._branches[around.last.id] = start.id
 
     def map(self, event: Event) -> Iterator[Mapped]:
         """Yield the AG-UI events for an event of an agent; a repeated notice yields none.

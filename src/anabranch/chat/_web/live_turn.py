@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from typing import TypeAlias
 
@@ -28,12 +28,18 @@ from anabranch.agents import Addition, Event, FrontEnd, Suspension, ToolStarted,
 from anabranch.chat._turns import is_whole
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.log_writer import TextPiece, encoded
-from anabranch.chat._web.run_input import Message, ends_of_all_open, front_end_in, message_in
+from anabranch.chat._web.run_input import (
+    Message,
+    ends_of_all_open,
+    front_end_in,
+    message_in,
+    open_branches,
+)
 from anabranch.chat._web.thread_lease import ThreadLease, TurnLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.chat._web.turn_times import TurnTimes
 from anabranch.errors import StoreError
-from anabranch.tree import HEAD, TreeStore
+from anabranch.tree import HEAD, Surroundings, TreeStore
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
@@ -163,6 +169,15 @@ class LiveTurn:
         self.suspension.begin()
         if self.task is not None:
             self.task.cancel()
+
+    async def join(self, lines: Iterable[Surroundings]) -> None:
+        """Report the answers below ``lines`` in the branches that the running turn has open."""
+        run = await self._right.open_run()
+        begun = None if run is None else await self._log.begun(run.id)
+        if begun is not None:
+            is_open = open_branches(await self._log.read(begun))
+            for around in lines:
+                self._mapping.continue_below(around, is_open)
 
     async def write(self, store: TreeStore, added: Addition) -> None:
         """Store nodes and results with their events; the turn's last reply also ends the turn.

@@ -98,17 +98,13 @@ def front_end_in(event: bytes) -> FrontEnd:
 
 def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:
     """Return the events that end the replies and branches that ``events`` leave open."""
-    replies, branches = dict[str, str | None](), list[str]()
+    replies = dict[str, str | None]()
     for event in events:
         if event.startswith(b'{"type":"TEXT_MESSAGE_START"'):
             begun = TextMessageStartEvent.model_validate_json(event)
             replies[begun.message_id] = begun.subagent_run_id
         elif event.startswith(b'{"type":"TEXT_MESSAGE_END"'):
             replies.pop(TextMessageEndEvent.model_validate_json(event).message_id, None)
-        elif event.startswith(b'{"type":"SUBAGENT_STARTED"'):
-            branches.append(SubagentStartedEvent.model_validate_json(event).subagent_run_id)
-        elif event.startswith(b'{"type":"SUBAGENT_FINISHED"'):
-            branches.remove(SubagentFinishedEvent.model_validate_json(event).subagent_run_id)
     suspended = SubagentFinishedSuspendedOutcome(type="suspended")
     return [
         *(
@@ -117,6 +113,17 @@ def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:
         ),
         *(
             SubagentFinishedEvent(subagent_run_id=each, outcome=suspended)
-            for each in branches[::-1]
+            for each in open_branches(events)[::-1]
         ),
     ]
+
+
+def open_branches(events: Sequence[bytes]) -> list[str]:
+    """Return the branches that the events of a run leave open, in the order of their start."""
+    branches = list[str]()
+    for event in events:
+        if event.startswith(b'{"type":"SUBAGENT_STARTED"'):
+            branches.append(SubagentStartedEvent.model_validate_json(event).subagent_run_id)
+        elif event.startswith(b'{"type":"SUBAGENT_FINISHED"'):
+            branches.remove(SubagentFinishedEvent.model_validate_json(event).subagent_run_id)
+    return branches

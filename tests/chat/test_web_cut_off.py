@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from anabranch import BranchContext, tool
 from anabranch._durable import NewEvents, RunEvents, TurnRecord, TurnState
+from anabranch.agents import Event, NodeAdded
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.due_work import APART, DueWork
@@ -219,6 +221,25 @@ async def test_a_run_that_continues_another_run_adds_no_missed_event(url: str) -
         outcomes = ["interrupt", "success"] * 2
         assert await sleepers.ends_of(conversation) == outcomes
         assert MISSED not in await conversation.log.read(0)
+
+
+async def test_an_error_after_the_last_write_does_not_fail_the_next_run(url: str) -> None:
+    """The head is then the next run's message, of which a failed turn would store its end."""
+    machines = Machines(url, lambda _: "hello")
+    async with machines.process() as process:
+        agent = process.agent
+
+        async def fail_at_the_end(event: Event) -> None:
+            if isinstance(event, NodeAdded) and event.node.kind == "assistant":
+                following = agent.dependencies.node("t1", event.node.id, "user", "next")
+                await agent.store.append([following], refs=[Ref(HEAD, following.id)])
+                raise RuntimeError("the listener is broken")
+
+        agent.dependencies = replace(agent.dependencies, listener=fail_at_the_end)
+        await machines.begun(process)
+        await machines.drive(process)
+        assert (await agent.store.tree("t1")).ends == {}
+        assert await ends(process) == ["success"]
 
 
 # -- leases, by whatever clock -------------------------------------------------------------------

@@ -23,12 +23,13 @@ from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.thread_lease import SECONDS, STOP, ThreadLease
 from anabranch.chat._web.thread_log import MISSED, RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
-from anabranch.messages import ToolUseBlock
+from anabranch.messages import SampleRequest, ToolUseBlock
+from anabranch.models import ModelError
 from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tree import HEAD, Node, Ref, Thread
 from tests.chat import sleepers
-from tests.chat.machines import Machines, ends
+from tests.chat.machines import Machines, ends, events_of, open_runs
 from tests.chat.web import decide, named, reserve
 from tests.suites.turn_samples import put_turn, running
 
@@ -240,6 +241,34 @@ async def test_an_error_after_the_last_write_does_not_fail_the_next_run(url: str
         await machines.drive(process)
         assert (await agent.store.tree("t1")).ends == {}
         assert await ends(process) == ["success"]
+
+
+def overloaded(_: SampleRequest) -> str:
+    raise ModelError("The model is overloaded.")
+
+
+async def test_a_stop_does_not_interrupt_the_write_of_a_failure(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines(url, overloaded)
+    async with machines.process() as process:
+        store: Any = process.agent.store
+        end_turn = store.end_turn
+
+        async def stopped(*given: Any) -> None:
+            task = current_turn.get().task
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
+            await end_turn(*given)
+
+        monkeypatch.setattr(store, "end_turn", stopped)
+        await machines.begun(process)
+        await machines.drive(process)
+        tree = await process.agent.store.tree("t1")
+        assert [each.error for each in tree.ends.values()] == ["The model is overloaded."]
+        assert (await events_of(process))[-1]["type"] == "RUN_ERROR"
+        assert await open_runs(machines) == []
 
 
 # -- leases, by whatever clock -------------------------------------------------------------------

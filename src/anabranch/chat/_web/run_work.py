@@ -175,7 +175,7 @@ class RunWork:
         if run is None or not events:  # the process died before storing the run
             await turn.drop()
         elif run.attempt >= MOST_ATTEMPTS:
-            await self._fail(turn, GIVEN_UP)
+            raise AnabranchError(GIVEN_UP)
         elif STOP in events or await self._was_stopped(turn):
             await self._stop(turn)
         else:
@@ -244,11 +244,14 @@ class RunWork:
         await turn.stop()
 
     async def _fail(self, turn: LiveTurn, message: str) -> None:
-        """Report the reason why a turn failed."""
-        if turn.has_ended:  # the head may belong to the next run
-            return
-        await self._store_end(turn, message)
-        await turn.fail(message)
+        """Report the reason why a turn failed, even if a user stops the turn meanwhile."""
+
+        async def fail() -> None:
+            await self._store_end(turn, message)
+            await turn.fail(message)
+
+        if not turn.has_ended:  # the head may belong to the next run otherwise
+            await run_shielded(fail())
 
     async def _store_end(self, turn: LiveTurn, error: str | None) -> None:
         """Store at the head of the thread that the turn ended by a stop or an error."""

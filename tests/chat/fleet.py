@@ -66,6 +66,7 @@ async def travel(ctx: BranchContext, to: str, asks: bool = True) -> str:
 '''
 
 FORK = {"prompts": ["take Rome", "take Oslo", "stay"], "allow_work": True}
+ONE_BRANCH = {"prompts": ["go"], "allow_work": True}
 
 SCRIPT: list[dict[str, Any]] = [
     {"when": "branches completed", "text": "All is done."},
@@ -74,6 +75,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "take Oslo", "tool_calls": [{"name": "travel", "arguments": {"to": "Oslo"}}]},
     {"when": "stay", "text": "I stay."},
     {"when": "fork", "tool_calls": [{"name": "branch_self", "arguments": FORK}]},
+    {"when": "alone", "tool_calls": [{"name": "branch_self", "arguments": ONE_BRANCH}]},
     {"when": "go", "tool_calls": [{"name": "travel", "arguments": {"to": "Bonn", "asks": False}}]},
 ]
 

@@ -15,6 +15,7 @@ import httpx2
 import pytest
 
 from tests.chat.fleet import SCRIPT, TOOLS, until_ended
+from tests.chat.machines import check_branches
 from tests.chat.web import events_in, message, numbers_of, types_of
 from tests.patience import PATIENCE
 
@@ -101,3 +102,22 @@ async def test_a_tool_that_was_cut_off_goes_on_by_itself(
     assert notices == ["reserved Bonn"]
     assert [types_of(events).count(f"TOOL_CALL_{each}") for each in ("START", "RESULT")] == [1, 1]
     assert types_of(events)[-1] == "RUN_FINISHED"
+
+
+@pytest.mark.long
+async def test_a_branch_in_which_the_process_was_killed_continues(tmp_path: Path) -> None:
+    web = Web(tmp_path)
+    await killed(web, "before-book-Bonn", "alone")
+    async with web.running() as (_, client):
+        sent = await until_ended(client, 0, 1)
+        tree = (await client.get("/threads/t1/tree")).json()
+    assert {each: len(keys) for each, keys in web.effects().items()} == {
+        "reserve-Bonn": 1,
+        "book-Bonn": 1,
+    }
+    [start] = [node for node in tree["nodes"] if node["kind"] == "branch"]
+    assert start["branch"]["state"] == "done"
+    assert start["branch"]["conclusion"] == "It is booked."
+    [head] = [node for node in tree["nodes"] if node["id"] == tree["refs"]["head"]]
+    assert head["content"][0]["text"] == "All is done."
+    check_branches(events_in("\n\n".join(sent)))

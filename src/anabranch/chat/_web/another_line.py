@@ -136,10 +136,11 @@ def _journal(ended: RoundRecord) -> Journal:
 
 
 async def _given(store: CallStore, line: str, asked: RoundRecord) -> Mapping[str, Answer]:
-    """Return the answers that ``line`` got after the round ``asked``; a new line changes one.
+    """Return the answers that the round after ``asked`` took on ``line``; a new line changes one.
 
     Raises:
-        AnswerRefusedError: if the question's own client has yet to answer it.
+        AnswerRefusedError: if that round has not begun, because the client that asked must answer
+            first. On a line that this module started, nobody else answers.
     """
     number = asked.number + 1
     inbox = await store.answers(line)

@@ -112,7 +112,7 @@ def _is_called(nodes: Sequence[Node], use_id: str) -> bool:
 
 
 def _given(messages: Sequence[Message]) -> list[ToolMessage]:
-    """Return the tool messages after the user's last message but one, which a new run brings."""
+    """Return the tool messages of the last turn, before the present message of the user, if any."""
     left = list(messages)
     while left and left[-1].role == "user":
         left.pop()

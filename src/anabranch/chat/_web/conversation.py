@@ -215,14 +215,15 @@ class Conversation:
         run_id: str,
         front_end: FrontEnd | None = None,
     ) -> int | None:
-        """Answer questions, all or none; return the number of the last event before the answers.
+        """Answer questions; return the number of the last event before the answers.
 
-        If the turn still runs another tool of the same reply, it takes up the answers. If the
-        questions already have these answers, nothing happens: a repeated run gets its events again,
-        and for another run the result is ``None``.
+        All answers are checked before the first is stored. A turn that still runs takes them up;
+        otherwise a run starts. If the questions already have these answers, nothing happens: a
+        repeated run gets its events again, and for another run the result is ``None``.
 
         Raises:
-            AnswerRefusedError: if a question takes no answer, or another answer.
+            AnswerRefusedError: if a question takes no answer, or another answer. If another process
+                answers a question meanwhile, the answers to the questions before it stay.
         """
         async with self._lock:
             checked = [await self._checks.first(*each) for each in replies.items()]

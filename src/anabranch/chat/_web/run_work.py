@@ -185,7 +185,7 @@ class RunWork:
             await self._end(turn, work, last)
 
     async def _was_stopped(self, turn: LiveTurn) -> bool:
-        """Whether a user stopped the tools of this turn before a worker had taken them."""
+        """Return whether a user stopped the run before, so that this run only ends its open tools."""
         end = await end_of(self._agent, self._thread_id) if turn.is_resumed else None
         return end is not None and end.is_cut_off and await turn.follows_a_stop()
 

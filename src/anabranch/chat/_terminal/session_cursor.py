@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from anabranch.chat._terminal.session_output import (
@@ -26,55 +26,38 @@ Place: TypeAlias = tuple[str, str | None]
 """A thread's id and the id of a node in it; ``None`` is the place before the first node."""
 
 MAX_PLACES = 100
+"""The most places that a session can return to."""
 
 logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 
-class NavigationHistory:
-    """The places that one session visited last, at most 100, the latest at the end."""
+class SessionCursor:
+    """The place in a thread after which a session adds the next message.
 
-    def __init__(self, places: Iterable[Place]) -> None:
-        self._places: deque[Place] = deque(places, maxlen=MAX_PLACES)
-
-    @property
-    def last(self) -> Place:
-        """The place that the session visited last."""
-        return self._places[-1]
-
-    def add(self, place: Place) -> None:
-        """Add ``place`` at the end, unless it is there already."""
-        if self.last != place:
-            self._places.append(place)
-
-    async def before(self, place: Place, store: TreeStore) -> NavigationHistory | None:
-        """Return the history that ends with the last existing place before ``place``.
-
-        Returns ``None`` if no such place exists.
-        """
-        places = list(self._places)
-        while places and (places[-1] == place or await _is_deleted(places[-1], store)):
-            places.pop()
-        return NavigationHistory(places) if places else None
-
-
-async def _is_deleted(place: Place, store: TreeStore) -> bool:
-    node_id = place[1]
-    return node_id is not None and await store.node(node_id) is None
-
-
-class ThreadCache:
-    """Keeps the nodes of one thread, without the results of tools.
-
-    Args:
-        store: the store of the threads.
+    Attributes:
+        thread_id: the thread; it may not exist yet.
+        node_id: the node, ``None`` before the first.
     """
 
-    def __init__(self, store: TreeStore) -> None:
+    def __init__(self, store: TreeStore, thread_id: str) -> None:
+        self.thread_id: str = thread_id
+        self.node_id: str | None = None
         self._store = store
         self._cached: Navigator | None = None
         self._lock = asyncio.Lock()
+        self._history: deque[Place] = deque([self._place], MAX_PLACES)
 
-    async def read(self, thread_id: str) -> Navigator | None:
+    @property
+    def _place(self) -> Place:
+        return self.thread_id, self.node_id
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def look(self) -> Navigator | None:
+        """Return the thread without the results of tools, ``None`` if the thread does not exist."""
+        return await self._read(self.thread_id)
+
+    async def _read(self, thread_id: str) -> Navigator | None:
         """Return the present nodes of a thread, ``None`` if the thread does not exist.
 
         Only nodes added since the last call are read, so that a step in a large thread is cheap.
@@ -98,32 +81,6 @@ class ThreadCache:
             self._cached = walk
             return walk
 
-
-class SessionCursor:
-    """The place in a thread after which a session adds the next message.
-
-    Attributes:
-        thread_id: the thread; it may not exist yet.
-        node_id: the node, ``None`` before the first.
-    """
-
-    def __init__(self, store: TreeStore, thread_id: str) -> None:
-        self.thread_id: str = thread_id
-        self.node_id: str | None = None
-        self._store = store
-        self._threads = ThreadCache(store)
-        self._history = NavigationHistory([self._place])
-
-    @property
-    def _place(self) -> Place:
-        return self.thread_id, self.node_id
-
-    # -- reading -----------------------------------------------------------------------------
-
-    async def look(self) -> Navigator | None:
-        """Return the thread without the results of tools, ``None`` if the thread does not exist."""
-        return await self._threads.read(self.thread_id)
-
     async def walk(self) -> Navigator:
         """Return the thread without the results of tools, after checking the cursor's node.
 
@@ -141,20 +98,12 @@ class SessionCursor:
         return None if self.node_id is None else await self._store.node(self.node_id)
 
     async def check(self) -> None:
-        """Check that the node at the cursor exists.
-
-        Raises:
-            SessionError: if someone else deleted the node; see :meth:`walk`.
-        """
+        """Raise ``SessionError`` if someone else deleted the cursor's node, as :meth:`walk` does."""
         if self.node_id is not None and await self.node() is None:
             raise await self._deleted()
 
     async def here(self) -> list[Output]:
-        """Return a description of the cursor's place, and the text of its node.
-
-        Raises:
-            SessionError: if someone else deleted the node or the thread; see :meth:`walk`.
-        """
+        """Return a description of the cursor's place, and the text of its node; see :meth:`check`."""
         walk = await self._look_around()
         if walk is None:
             raise await self._deleted()
@@ -190,7 +139,7 @@ class SessionCursor:
 
     async def open(self, thread_id: str) -> list[Output]:
         """Go to the head of a thread, which need not exist before its first message."""
-        walk = await self._threads.read(thread_id)
+        walk = await self._read(thread_id)
         self.thread_id, self.node_id = thread_id, None
         if walk is None:
             return [Output("system", f"A new thread, {thread_id}. /help lists the commands.")]
@@ -228,27 +177,28 @@ class SessionCursor:
                 self.node_id = head
 
     def add_to_history(self) -> None:
-        """Add the cursor's place to the history, so that :meth:`undo` can return."""
-        self._history.add(self._place)
+        if self._history[-1] != self._place:
+            self._history.append(self._place)
 
     def clear_history(self) -> None:
-        """Forget all places except the cursor's."""
-        self._history = NavigationHistory([self._place])
+        self._history = deque([self._place], MAX_PLACES)
 
     async def undo(self) -> list[Output]:
-        """Go back to the previous place of the history, and skip deleted places.
-
-        Raises:
-            SessionError: if the history has no earlier place.
-        """
-        history = await self._history.before(self._place, self._store)
-        if history is None:
+        """Go back to the previous place of the history, and skip deleted places."""
+        places = list(self._history)
+        while places and (places[-1] == self._place or await self._is_deleted(places[-1])):
+            places.pop()
+        if not places:
             raise SessionError("There is nothing to undo. /up goes back in the conversation.")
-        thread_id, node_id = history.last
+        thread_id, node_id = places[-1]
         exists = await self._store.thread(thread_id) is not None
         outputs = await (self.go(node_id, thread_id) if exists else self.open(thread_id))
-        self._history = history
+        self._history = deque(places, MAX_PLACES)
         return outputs
+
+    async def _is_deleted(self, place: Place) -> bool:
+        node_id = place[1]
+        return node_id is not None and await self._store.node(node_id) is None
 
 
 def _results(node: Node, path: Path) -> Sequence[str]:

@@ -29,7 +29,6 @@ TOO_LATE = "The time for an answer is over: the tool continues without one."
 
 
 async def say(session: Session, text: str) -> Outputs:
-    """Send ``text`` at the cursor with the attached files, and let the model answer."""
     message = await _put(session, text, attaches=True)
     session.unanswered = message.id
     async with session.turn():
@@ -54,7 +53,6 @@ async def _put(session: Session, text: str, *, attaches: bool = False) -> Node:
 
 
 async def _auto(session: Session) -> Outputs:
-    """Continue an unfinished turn, retry a failed one, or send the prompt of the settings."""
     walk = await session.cursor.walk()
     node = await session.cursor.node()
     if node is None:
@@ -73,7 +71,6 @@ async def _auto(session: Session) -> Outputs:
 
 
 async def _answer(session: Session, values: str = "") -> Outputs:
-    """Answer the nearest question at the cursor or above; each further answer starts a branch."""
     cursor = session.cursor
     path = (await cursor.walk()).path(cursor.node_id)
     asked = [node for node in path if node.kind == "question"]
@@ -96,7 +93,6 @@ async def _answer(session: Session, values: str = "") -> Outputs:
 
 
 async def call(session: Session, name: str, values: str = "") -> Outputs:
-    """Call a tool in the model's place, and return its result."""
     agent, text = session.agent, f"/{name} {values}".rstrip()
     called = UserCall.read(agent, text)
     if called is None:
@@ -112,7 +108,6 @@ async def call(session: Session, name: str, values: str = "") -> Outputs:
 
 
 async def _broadcast(session: Session, text: str) -> Outputs:
-    """Send a message at all leaves below the cursor, or at the cursor if it is at a leaf."""
     cursor = session.cursor
     if not (await cursor.walk()).children(cursor.node_id):
         return await say(session, text)
@@ -131,7 +126,6 @@ async def _broadcast(session: Session, text: str) -> Outputs:
 
 
 async def _combine_leaves(session: Session, how: str | None = None) -> Outputs:
-    """Combine the leaves below the cursor into one message at the cursor."""
     leaves = (await session.cursor.walk()).leaves(session.cursor.node_id)
     leaves = [node for node in leaves if is_whole(node) and node.text.strip()]
     if len(leaves) < 2:  # noqa: PLR2004 - a single text needs no combining
@@ -151,24 +145,10 @@ async def _combine_leaves(session: Session, how: str | None = None) -> Outputs:
 
 
 def _reply(node: Node) -> Output:
-    """Return the last reply of a turn as the output of a command."""
     return Output("message", node.text, node.id, is_markdown=True)
 
 
-CONVERSATION_COMMANDS = (
-    Command("say", "TEXT…", "Send a message to the model, like a line without a command.", say),
-    Command("auto", "", "Let the model continue alone until it uses no more tools.", _auto),
-    Command(
-        "answer", "[VALUES…]", "Answer a tool's open question, or the last one again.", _answer
-    ),
-    Command("call", "TOOL [VALUES…]", "Call a tool without a model; so does /TOOL VALUES.", call),
-    Command("broadcast", "TEXT…", "Send a message at the end of each branch below.", _broadcast),
-    Command("combine_leaves", "[HOW]", "Make one text of the last answers below.", _combine_leaves),
-)
-
-
 async def _attach(session: Session, typed: str | None = None) -> Outputs:
-    """Attach files to the next message; without a name, remove the attached files."""
     if typed is None:
         removed, session.attached = len(session.attached), []
         return Output("system", f"Removed {removed}." if removed else "No file is attached.")
@@ -186,12 +166,6 @@ async def _attach(session: Session, typed: str | None = None) -> Outputs:
 
 
 def _read(typed: str) -> list[tuple[FileBlock, bytes]]:
-    """Return references to the files named in ``typed``, each with the file's bytes.
-
-    Raises:
-        SessionError: if a file cannot be read.
-        ToolError: if a file is empty or too large, or no model takes its type.
-    """
     files: list[tuple[FileBlock, bytes]] = []
     for path in typed_paths(typed):
         try:
@@ -205,7 +179,15 @@ def _read(typed: str) -> list[tuple[FileBlock, bytes]]:
     return files
 
 
-FILE_COMMANDS = (
+CONVERSATION_COMMANDS = (
+    Command("say", "TEXT…", "Send a message to the model, like a line without a command.", say),
+    Command("auto", "", "Let the model continue alone until it uses no more tools.", _auto),
+    Command(
+        "answer", "[VALUES…]", "Answer a tool's open question, or the last one again.", _answer
+    ),
+    Command("call", "TOOL [VALUES…]", "Call a tool without a model; so does /TOOL VALUES.", call),
+    Command("broadcast", "TEXT…", "Send a message at the end of each branch below.", _broadcast),
+    Command("combine_leaves", "[HOW]", "Make one text of the last answers below.", _combine_leaves),
     Command(
         "attach",
         "[FILE…]",

@@ -19,11 +19,7 @@ from prompt_toolkit.document import Document
 from anabranch._terminal import Console, LeftError, on_interrupt
 from anabranch._text import printable
 from anabranch.chat._terminal.chat_screen import ChatScreen
-from anabranch.chat._terminal.input_lines import (
-    InputLines,
-    ScriptedLines,
-    TypedLines,
-)
+from anabranch.chat._terminal.input_lines import InputLines, ScriptedLines, TypedLines
 from anabranch.chat._terminal.replies import NO_MODEL
 from anabranch.chat._terminal.session import Session
 from anabranch.chat._terminal.session_commands import COMMANDS, enter
@@ -33,7 +29,7 @@ from anabranch.chat._terminal.typed_input import completed_paths
 from anabranch.errors import StoreError
 from anabranch.messages import ToolSpec
 from anabranch.models import price_of
-from anabranch.tree import HEAD, LATEST, Node, short_ids
+from anabranch.tree import HEAD, LATEST, Navigator, Node, short_ids
 
 STOPPED = "Stopped by you. The received part is stored."
 
@@ -47,12 +43,7 @@ async def run_lines(
 ) -> int:
     """Carry out all lines; return the number of lines that failed.
 
-    Args:
-        session: carries them out.
-        screen: shows the session.
-        lines: the lines.
-        console: shows notices about the conversation.
-        command: returns the command that continues a thread, if there is one.
+    ``command`` returns the command that continues a thread, if there is one.
 
     Raises:
         LeftError: if the user pressed Ctrl-C.
@@ -71,7 +62,6 @@ async def run_lines(
 async def _carry_out(
     session: Session, screen: ChatScreen, lines: InputLines, console: Console
 ) -> int:
-    """Carry out all lines; return the number of lines that failed."""
     failed = 0
     while (line := await _next(session, lines)) is not None:
         if isinstance(lines, ScriptedLines):
@@ -122,10 +112,7 @@ async def status_line(session: Session) -> str:
     thread_id, node_id = session.cursor.thread_id, session.cursor.node_id
     model = session.model_name.rpartition("/")[2]  # the line is short
     parts = ["no model" if model == NO_MODEL else model, short_ids([thread_id])[thread_id]]
-    try:
-        walk = await session.cursor.look()
-    except StoreError:  # the next line reports it, if the store still fails then
-        walk = None
+    walk = await _look(session)
     if walk is None or node_id is None or node_id not in walk.nodes:
         return " · ".join([*parts, "at the beginning"])
     path = walk.path(node_id)
@@ -139,6 +126,13 @@ async def status_line(session: Session) -> str:
     return " · ".join(parts)
 
 
+async def _look(session: Session) -> Navigator | None:
+    try:
+        return await session.cursor.look()
+    except StoreError:  # the next line reports it, if the store still fails then
+        return None
+
+
 def _cost(node: Node) -> float | None:
     model = node.data.get("model")
     if node.usage is None or not isinstance(model, str):
@@ -150,10 +144,7 @@ async def _prompt(session: Session, lines: InputLines) -> str:
     """Return the text before the typed line: the name of the cursor's branch, and ``>``."""
     if isinstance(lines, ScriptedLines) or session.cursor.node_id is None:
         return "> "
-    try:
-        walk = await session.cursor.look()
-    except StoreError:  # the next line reports it, if the store still fails then
-        return "> "
+    walk = await _look(session)
     branch = walk.branch_of(session.cursor.node_id) if walk is not None else None
     return f"{branch or ''}> "
 
@@ -177,7 +168,6 @@ class LineCompleter(Completer):
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Yield the completions of the word before the cursor."""
         del complete_event
         typed = document.text_before_cursor
         word = typed.rpartition(" ")[2]

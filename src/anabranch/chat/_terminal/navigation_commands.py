@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.chat._terminal.session import Command, Outputs, Session
 from anabranch.chat._terminal.session_output import Output, SessionError, preview
 from anabranch.chat._terminal.typed_input import number_in
@@ -28,14 +30,6 @@ async def _down(session: Session, number: str | None = None) -> Outputs:
     return await cursor.go(below[number_in(number or "1", len(below))].id)
 
 
-async def _left(session: Session) -> Outputs:
-    return await _go_to_sibling(session, -1)
-
-
-async def _right(session: Session) -> Outputs:
-    return await _go_to_sibling(session, 1)
-
-
 async def _go_to_sibling(session: Session, step: int) -> Outputs:
     """Go to a sibling of the cursor's node, or of the nearest node above that has one."""
     cursor = session.cursor
@@ -47,6 +41,10 @@ async def _go_to_sibling(session: Session, step: int) -> Outputs:
             return await cursor.go(siblings[(at + step) % len(siblings)].id)
         place = walk.above(place)
     raise SessionError("No other branch starts between the beginning and here.")
+
+
+_left = partial(_go_to_sibling, step=-1)
+_right = partial(_go_to_sibling, step=1)
 
 
 async def _root(session: Session) -> Outputs:

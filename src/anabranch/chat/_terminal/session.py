@@ -43,10 +43,7 @@ class Session:
         columns: returns the width of the user's screen, if ``/help`` has to fit on one.
 
     Attributes:
-        agent: the agent with the present model and limits.
-        model_name: the name of the present model.
         cursor: the place that the next message follows.
-        settings: the settings, limits included.
         unanswered: the last message that has no answer from a model yet.
         attached: files of the next message, with their bytes.
     """
@@ -76,32 +73,21 @@ class Session:
 
     @property
     def store(self) -> TreeStore:
-        """The store of the threads."""
         return self.agent.store
 
     async def start(self) -> list[Output]:
-        """Go to the head of the thread, and return the text of the node there.
-
-        Raises:
-            StoreError: if the store fails.
-        """
+        """Go to the head of the thread, and return the text of the node there."""
         outputs = await self.cursor.open(self.cursor.thread_id)
         self.cursor.clear_history()
         return outputs
 
     def switch(self, model: Model, name: str) -> None:
-        """Let another model write the replies from now on."""
         given = self.agent.dependencies
         capabilities = offered(given.capabilities, model)
         self.agent.dependencies = replace(given, model=model, capabilities=capabilities)
         self.model_name = name
 
     def configure(self, name: str, text: str) -> None:
-        """Set the setting ``name`` to the value typed as ``text``.
-
-        Raises:
-            SessionError: if no such setting exists, or the value is invalid.
-        """
         self.settings.change(name, text)
         given = self.agent.dependencies
         self.agent.dependencies = replace(given, limits=self.settings.limits(given.limits))
@@ -144,7 +130,9 @@ class Session:
         if here is None or here != self.unanswered or await store.children(here):
             return
         message = await self.cursor.node()
-        if message is not None and here not in (await self._labelled()):
+        refs = await store.refs(self.cursor.thread_id)
+        labelled = {node_id for name, node_id in refs.items() if name != HEAD}
+        if message is not None and here not in labelled:
             files = await store.files(message.thread_id, digests_in([message.content]))
             await store.delete_subtree(here)
             self.attached[:0] = [
@@ -154,17 +142,9 @@ class Session:
             ]
             self.cursor.node_id = message.parent_id
 
-    async def _labelled(self) -> set[str]:
-        refs = await self.store.refs(self.cursor.thread_id)
-        return {node_id for name, node_id in refs.items() if name != HEAD}
-
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Run a turn in the block; after a stop or failure, store the reason at the last node.
-
-        Raises:
-            Exception: if the turn raises it.
-        """
+        """Run a turn in the block; after a stop or failure, store the reason at the last node."""
         try:
             yield
         except asyncio.CancelledError:
@@ -213,7 +193,6 @@ class Command:
 
     @property
     def min_arguments(self) -> int:
-        """The number of required arguments."""
         return sum(not word.startswith("[") for word in self.usage.split())
 
     def accepts(self, text: str) -> bool:

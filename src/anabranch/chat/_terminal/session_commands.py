@@ -1,7 +1,6 @@
 """All commands of a session, and the execution of a typed line: message, command, or both.
 
-A line that fails returns an error as its output, and leaves the session and the tree intact. The table
-has all commands in the order of ``/help``; those about the session itself are here.
+A line that fails returns an error as its output, and leaves the session and the tree intact.
 """
 
 from __future__ import annotations
@@ -13,15 +12,16 @@ from functools import partial
 from textwrap import wrap
 
 from anabranch._aio import run_shielded
-from anabranch.chat._terminal.conversation_commands import (
-    CONVERSATION_COMMANDS,
-    FILE_COMMANDS,
-    call,
-    say,
-)
+from anabranch.chat._terminal.conversation_commands import CONVERSATION_COMMANDS, call, say
 from anabranch.chat._terminal.navigation_commands import NAVIGATION_COMMANDS
 from anabranch.chat._terminal.session import Command, Outputs, Session, unknown_command
-from anabranch.chat._terminal.session_output import EXPECTED, Output, SessionError, error_text
+from anabranch.chat._terminal.session_output import (
+    EXPECTED,
+    Action,
+    Output,
+    SessionError,
+    error_text,
+)
 from anabranch.chat._terminal.thread_commands import THREAD_COMMANDS
 from anabranch.chat._terminal.typed_input import read_line
 
@@ -59,8 +59,10 @@ async def _carry_out(
         except asyncio.CancelledError:
             await run_shielded(session.cursor.catch_up())
             raise
-        except Exception as error:  # noqa: BLE001 - a failed line must not end the session
-            outputs.append(Output("error", _message(error)))
+        except Exception as error:  # a failed line must not end the session
+            if not isinstance(error, EXPECTED):
+                logger.exception("a line of input has failed")
+            outputs.append(Output("error", error_text(error)))
             break
         finally:
             session.cursor.add_to_history()
@@ -84,34 +86,22 @@ async def _run_command(session: Session, name: str, rest: str, line: str) -> Out
     raise SessionError(f'Unknown command /{name}. To send text that starts with "/", type "//".')
 
 
-def _message(error: Exception) -> str:
-    """Return the text that the user sees for an error, and log an unexpected error."""
-    if not isinstance(error, EXPECTED):
-        logger.error("a line of input has failed", exc_info=error)
-    return error_text(error)
-
-
 MAX_LISTED = 60
 
 
-async def _clear(session: Session) -> Outputs:
+async def _act(session: Session, *, action: Action) -> Outputs:
     del session
-    return Output("system", "", action="clear")
+    return Output("system", "", action=action)
 
 
-async def _exit(session: Session) -> Outputs:
-    del session
-    return Output("system", "", action="exit")
+async def _set_verbose(session: Session, *, verbose: bool) -> Outputs:
+    session.settings.verbose = verbose
+    shown = "the work of tools and branches" if verbose else "answers only"
+    return Output("system", f"The chat now shows {shown}.")
 
 
-async def _verbose(session: Session) -> Outputs:
-    session.settings.verbose = True
-    return Output("system", "The chat now shows the work of tools and branches.")
-
-
-async def _quiet(session: Session) -> Outputs:
-    session.settings.verbose = False
-    return Output("system", "The chat now shows answers only.")
+_clear, _exit = partial(_act, action="clear"), partial(_act, action="exit")
+_verbose, _quiet = partial(_set_verbose, verbose=True), partial(_set_verbose, verbose=False)
 
 
 async def _config(session: Session, *words: str) -> Outputs:
@@ -143,19 +133,6 @@ async def _switch(session: Session, name: str) -> Outputs:
     session.switch(model, name)
     lines = [f"{name} answers from now on.", session.agent.tools.excess(model)]
     return Output("system", "\n".join(filter(None, lines)))
-
-
-SETTINGS_COMMANDS = (
-    Command("clear", "", "Clear the screen; the conversation stays.", _clear),
-    Command("exit", "", "Leave. The conversation is stored.", _exit),
-    Command("verbose", "", "Show the work of tools and branches.", _verbose),
-    Command("quiet", "", "Show only answers.", _quiet),
-    Command("config", "[set] [NAME] [VALUE…]", "Show the settings, or change one.", _config),
-    Command(
-        "models", "[TEXT]", "Show the current model, and the names that contain TEXT.", _models
-    ),
-    Command("switch", "MODEL", "Let another model answer from now on.", _switch),
-)
 
 
 async def _help(session: Session, name: str | None = None) -> Outputs:
@@ -198,13 +175,22 @@ def _overview(columns: int) -> str:
     return "\n".join([*(line.replace("\xa0", " ") for line in lines), explained])
 
 
-_HELP = Command("help", "[COMMAND]", "List the commands, or explain one of them.", _help)
-
 GROUPS: Mapping[str, Sequence[Command]] = {
     "move": NAVIGATION_COMMANDS,
-    "talk": (*CONVERSATION_COMMANDS, *FILE_COMMANDS),
+    "talk": CONVERSATION_COMMANDS,
     "threads": THREAD_COMMANDS,
-    "session": (_HELP, *SETTINGS_COMMANDS),
+    "session": (
+        Command("help", "[COMMAND]", "List the commands, or explain one of them.", _help),
+        Command("clear", "", "Clear the screen; the conversation stays.", _clear),
+        Command("exit", "", "Leave. The conversation is stored.", _exit),
+        Command("verbose", "", "Show the work of tools and branches.", _verbose),
+        Command("quiet", "", "Show only answers.", _quiet),
+        Command("config", "[set] [NAME] [VALUE…]", "Show the settings, or change one.", _config),
+        Command(
+            "models", "[TEXT]", "Show the current model, and the names that contain TEXT.", _models
+        ),
+        Command("switch", "MODEL", "Let another model answer from now on.", _switch),
+    ),
 }
 """The commands by topic."""
 

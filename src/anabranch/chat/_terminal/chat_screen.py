@@ -58,7 +58,6 @@ class ChatScreen:
         return self._replies.turn("the model" if name == NO_MODEL else name.rpartition("/")[2])
 
     def show_beginning(self, outputs: Iterable[Output]) -> None:
-        """Show on stderr where in the conversation the session starts."""
         for output in outputs:
             self._console.say(output.content)
 
@@ -78,11 +77,9 @@ class ChatScreen:
         self._said.clear()
 
     def end_line(self) -> None:
-        """End the line of a reply that was interrupted."""
         self._replies.end_line()
 
     async def on_event(self, event: Event) -> None:
-        """Show an event of a turn."""
         self._follow_tools(event)
         match event:
             case TextReceived(after, text) if after == self._cursor:

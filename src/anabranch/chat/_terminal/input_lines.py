@@ -69,7 +69,6 @@ class TypedLines:
         )
 
     def complete_by(self, completer: Completer) -> None:
-        """Complete typed words with ``completer`` from now on."""
         self._prompts.completer = completer
 
     async def next(self, prompt: str) -> str | None:
@@ -107,7 +106,6 @@ class ScriptedLines:
         self._more = more
 
     async def next(self, prompt: str) -> str | None:
-        """Return the next line that is not blank, ``None`` after the last."""
         del prompt
         while (line := await self._peek()) is not None:
             self._lines.popleft()
@@ -138,11 +136,6 @@ class ScriptedLines:
 
 
 def read_script(path: Path) -> ScriptedLines:
-    """Return the lines of the script file at ``path``.
-
-    Raises:
-        UsageError: if ``path`` cannot be read.
-    """
     try:
         return ScriptedLines(decoded(path.read_bytes()).splitlines())
     except OSError as error:
@@ -212,11 +205,9 @@ class ChatAnswerer(Absent):
         self.capabilities: Capabilities = replace(able, sampling=able.sampling and not scripted)
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Ask the user in the model's place, if a user is at the terminal."""
         return await self._respondent.sample(request, step_id=step_id)
 
     async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
-        """Show a question and the branch that asks it, and return the user's answer."""
         if self._place_of is not None and (place := await self._place_of(step_id)):
             question = question.model_copy(update={"message": f"[{place}] {question.message}"})
         if isinstance(self._lines, ScriptedLines):

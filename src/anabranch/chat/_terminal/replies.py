@@ -57,7 +57,6 @@ class Replies:
         self.in_line = True
 
     def end_line(self) -> None:
-        """End the line of the reply that is arriving, if there is one."""
         if self.in_line:
             self._write("\n")
             self.in_line = False
@@ -164,7 +163,6 @@ class LiveReplies(Replies):
             self._region.print(_markdown(rest))
 
     def print(self, text: str, *, markdown: bool = False) -> None:
-        """Show a text that is not part of the arriving reply."""
         self._region.print(_markdown(text) if markdown else Text(printable(text)))
 
 
@@ -175,7 +173,6 @@ class _LastLines:
         self._shown = shown
 
     def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
-        """Render the last lines that the terminal has space for."""
         lines = console.render_lines(self._shown, options, pad=False)
         for line in lines[-max(1, console.height - RESERVED) :]:
             yield from line

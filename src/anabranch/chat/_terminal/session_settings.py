@@ -34,11 +34,9 @@ class SessionSettings(BaseModel):
 
     @classmethod
     def of(cls, limits: TurnLimits) -> SessionSettings:
-        """Return default settings with the limits of ``limits``."""
         return cls(**{name: getattr(limits, name) for name in cls._limit_names()})
 
     def limits(self, base: TurnLimits) -> TurnLimits:
-        """Return ``base`` with the limits of these settings in place of its own."""
         return replace(base, **{name: getattr(self, name) for name in self._limit_names()})
 
     def change(self, name: str, text: str) -> None:
@@ -56,7 +54,6 @@ class SessionSettings(BaseModel):
             raise SessionError(f"{describe(error)}.") from None
 
     def listing(self) -> str:
-        """Return all settings with their values, one setting on each line."""
         fields = type(self).model_fields
         width = max(map(len, fields))
         return "\n".join(
@@ -77,11 +74,7 @@ class ModelCatalogue(Protocol):
     """The models that a session can switch to."""
 
     def open(self, name: str) -> Model:
-        """Return the model that has the name ``name``.
-
-        Raises:
-            ModelError: if the model cannot be opened.
-        """
+        """Return the model ``name``; raise ``ModelError`` if the model cannot be opened."""
         ...
 
     def names(self) -> Sequence[str]:

@@ -114,7 +114,6 @@ async def _load(session: Session, name: str) -> Outputs:
 
 
 def _contents(tree: Tree) -> Iterator[Sequence[Block]]:
-    """Yield the content blocks of all nodes and tool results."""
     yield from (node.content for node in tree.nodes)
     for result in tree.results.values():
         yield from (result.content, result.pending or ())

@@ -9,7 +9,7 @@ from anabranch.agents import Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
 from anabranch.testing import calls
 from tests.agents.asking import Confirm
-from tests.agents.harness import Answering, Setting, results_in, set_up
+from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
 
 YES = ElicitReply(action="accept", content={"ok": True})
 
@@ -88,6 +88,23 @@ async def test_a_tool_that_is_interrupted_at_work_is_undone() -> None:
     setting, _ = await seated(hall, asks=False)
     await interrupted(setting, hall.working)
     assert hall.done == ["reserve", "release seat"]
+    await setting.check()
+
+
+async def test_a_branch_that_is_cancelled_from_inside_interrupts_its_turn() -> None:
+    """Excludes a turn that ends as if the branch waited for an answer, without any question."""
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if heard(request).endswith("lost"):
+            raise asyncio.CancelledError
+        return fork("lost", "found") if heard(request) == "Go" else "found it"
+
+    setting = await set_up(decide)
+    with pytest.raises(asyncio.CancelledError):
+        await setting.say("Go")
+    end = await setting.agent.resume(await setting.caller())
+    assert "1/2 branches completed" in str(setting.model.requests[-1].messages[-1].content)
+    assert end.text == "found it"
     await setting.check()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch._aio import cancel_and_wait, none_of, run_shielded
+from anabranch._aio import all_or_first_error, cancel_and_wait, none_of, run_shielded
 from anabranch._engine import Answer, Branch
 from anabranch.errors import ToolError
 from tests.engine.harness import (
@@ -55,6 +55,22 @@ async def test_gather_lets_all_end_and_raises_the_first_error_in_order() -> None
     with pytest.raises(ToolError, match="first in order"):
         await rounds(body)
     assert ended == ["slow"]
+
+
+async def test_a_job_that_is_cancelled_from_inside_cancels_its_caller() -> None:
+    """Excludes a list without the value of that job, whose later values stand in its place."""
+    ended: list[str] = []
+
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    async def other() -> None:
+        await asyncio.sleep(0)
+        ended.append("other")
+
+    with pytest.raises(asyncio.CancelledError):
+        await all_or_first_error([cancelled, other])
+    assert ended == ["other"]
 
 
 async def test_a_cancelled_gather_waits_until_all_have_cancel_and_wait() -> None:

@@ -53,6 +53,8 @@ async def all_or_first_error(jobs: Iterable[Callable[[], Awaitable[T]]]) -> list
 
     Raises:
         Exception: if a job raises an error; the first error in time cancels the other jobs.
+        asyncio.CancelledError: if a job is cancelled from inside, for example because it awaits a
+            cancelled task; raised when the other jobs have ended.
     """
 
     async def run(job: Callable[[], Awaitable[T]]) -> T:
@@ -63,7 +65,7 @@ async def all_or_first_error(jobs: Iterable[Callable[[], Awaitable[T]]]) -> list
             tasks = [group.create_task(run(job)) for job in jobs]
     except BaseExceptionGroup as errors:
         raise _first(errors) from errors
-    return [task.result() for task in tasks if not task.cancelled()]
+    return [task.result() for task in tasks]
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

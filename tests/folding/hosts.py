@@ -3,6 +3,7 @@
 from typing import Any
 
 from mcp import Client
+from mcp_types import CallToolResult
 
 ERAS = {"modern": "2026-07-28", "handshake": "legacy"}
 TASK = {"description": "Find it", "prompt": "Look everywhere."}
@@ -17,7 +18,18 @@ class Host:
 
     async def call(self, tool: str, **given: Any) -> Any:
         """Return the structured result."""
-        async with Client(self._server, mode=self._mode) as client:
-            result = await client.call_tool(tool, given)
+        result = await self._result(tool, given)
         assert not result.is_error, result
         return result.structured_content
+
+    async def refused(self, tool: str, **given: Any) -> str:
+        """Return the text of an error."""
+        result = await self._result(tool, given)
+        assert result.is_error, result
+        [block] = result.content
+        assert block.type == "text"
+        return block.text
+
+    async def _result(self, tool: str, given: dict[str, Any]) -> CallToolResult:
+        async with Client(self._server, mode=self._mode) as client:
+            return await client.call_tool(tool, given)

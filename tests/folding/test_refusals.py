@@ -71,12 +71,18 @@ REFUSALS: list[tuple[str, str, dict[str, Any]]] = [
     ("FOLD022", STATUS, {"branch_id": "$branch", "session_id": "another"}),
     ("FOLD022", RETURN, {"message": "m", "branch_id": "$branch", "session_id": "another"}),
     ("FOLD022", CREATE, {**TASK, "parent_branch_id": "$branch", "session_id": "another"}),
+    ("FOLD022", STATUS, {"branch_id": "$branch", "session_id": "$other"}),
+    ("FOLD022", RETURN, {"message": "m", "branch_id": "$branch", "session_id": "$other"}),
+    ("FOLD022", REPORT, {"tokens": 1, "branch_id": "$branch", "session_id": "$other"}),
+    ("FOLD022", CREATE, {**TASK, "parent_branch_id": "$branch", "session_id": "$other"}),
     ("FOLD023", CREATE, {**TASK, "timeout_seconds": 0}),
     ("FOLD023", CREATE, {**TASK, "timeout_seconds": -5}),
     ("FOLD023", CREATE, {**TASK, "timeout_seconds": 601}),
     ("FOLD024", RETURN, {"message": "", **IN}),
     ("FOLD026", STATUS, {"session_id": "s" * 201}),
+    ("FOLD026", CREATE, {**TASK, "session_id": "s" * 201}),
     ("FOLD027", STATUS, {"branch_id": "b" * 201}),
+    ("FOLD027", CREATE, {**TASK, "parent_branch_id": "b" * 201}),
 ]
 
 
@@ -95,7 +101,12 @@ async def test_each_refusal_has_its_code_and_changes_nothing() -> None:
         return await run_tool(tools[tool], given, MockClient())
 
     made = await call(CREATE, **TASK)
-    known = {"$branch": made.branch_id, "$session": made.session_id}
+    other = await call(CREATE, **TASK)
+    known = {
+        "$branch": made.branch_id,
+        "$session": made.session_id,
+        "$other": other.session_id,
+    }
     before = await call(STATUS, branch_id=made.branch_id)
     for code, tool, given in REFUSALS:
         filled = {name: known.get(str(value), value) for name, value in given.items()}
@@ -103,7 +114,7 @@ async def test_each_refusal_has_its_code_and_changes_nothing() -> None:
             await call(tool, **filled)
         assert refused.value.code == code, (tool, given)
     assert await call(STATUS, branch_id=made.branch_id) == before
-    assert [event.kind for event in events] == ["created"]
+    assert [event.kind for event in events] == ["created", "created"]
     inner = await call(CREATE, **TASK, session_id=made.session_id)
     with pytest.raises(FoldingError, match="FOLD004"):
         await call(CREATE, **TASK, session_id=made.session_id)

@@ -71,6 +71,14 @@ async def test_siblings_and_parallel_agents(host: Host) -> None:
     assert [each["depth"] for each in both] == [2, 1]
 
 
+async def test_a_client_reads_the_code_and_the_remedy_of_a_refusal(host: Host) -> None:
+    """Excludes a refusal that is masked as an unexpected error, or fails the connection."""
+    assert await host.refused("branch_return", message="Here.", branch_id="br_none") == (
+        "Error executing tool branch_return: FOLD001: There is no branch 'br_none'. Use the"
+        " branch_id that branch_create has returned."
+    )
+
+
 def test_the_schema_shows_the_settings(branches: BranchService) -> None:
     create, *_ = folding_tools(branches)
     shown = create.input_schema["properties"]

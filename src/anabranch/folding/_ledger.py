@@ -106,8 +106,6 @@ class Ledger:
         """
         rows, now = self._rows, self._now
         parent = None if new.parent_id is None else self._active(new.parent_id)
-        if parent is not None and parent.session_id != new.session_id:
-            raise of_other_session(parent.id)
         session = rows.session(new.session_id) or Session(
             id=new.session_id, budget_total=new.session_budget, touched_at=now
         )

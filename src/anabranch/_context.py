@@ -602,22 +602,11 @@ class BranchContext:
 
 
 def _checked_key(key: str | None) -> str | None:
-    """Return the ``key=`` of a question, or ``None`` without one.
-
-    Raises:
-        ValueError: if the key is empty or has a reserved character; see
-            ``_text.names.checked_name``.
-    """
     return None if key is None else checked_name(key, "key")
 
 
 def _name_for(fn: Callable[..., Any], given: str | None, default: str) -> str:
-    """Return the name of a branch or a step: the given name, or else the function's.
-
-    Raises:
-        ValueError: if the name is empty or has a reserved character; see
-            ``_text.names.checked_name``.
-    """
+    """Return the name of a branch or a step: the given name, or else the function's."""
     if given is not None:
         return checked_name(given)
     own: object = getattr(fn, "__name__", None)

@@ -79,16 +79,10 @@ class Absent:
     )
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Refuse, because no model is there.
-
-        Raises:
-            AnswerError: always.
-        """
         del request, step_id
         raise AnswerError("there is no model to answer")
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Decline the question."""
         del request, step_id
         return ElicitReply(action="decline")
 
@@ -111,7 +105,6 @@ class Forwarding:
         return self._answerer.capabilities
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Let the other answerer answer in the role of the model."""
         return await self._answerer.sample(request, step_id=step_id)
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
@@ -170,7 +163,6 @@ def answer_of_error(
 
 
 async def deliver(answerer: Answerer, notice: Notice) -> None:
-    """Pass a notice to the method of ``answerer`` for its kind."""
     if notice.level is not None:
         await answerer.log(notice.level, notice.message)
     else:

@@ -86,7 +86,6 @@ class Conversation:
         self._inherited = inherited
 
     def messages(self, scope: Scope) -> tuple[Message, ...]:
-        """Return the conversation so far, which the next prompt continues."""
         said: _Said = scope.memory.get(self, _NOTHING)
         if not said.groups:
             return self._inherited

@@ -55,11 +55,6 @@ class Speaking(Protocol):
 def given_messages(
     said: str | MessageLike | Iterable[MessageLike], role: Role | None
 ) -> tuple[Message, ...]:
-    """Return the messages that ``ctx.append`` adds.
-
-    Raises:
-        ValueError: if ``said`` is not a message, or has a role besides ``role``.
-    """
     if role is not None and not isinstance(said, str):
         raise ValueError("append() takes role= only with a text: each message has its own role")
     if isinstance(said, str):
@@ -73,12 +68,6 @@ def given_messages(
 
 
 def checked_tools(tools: object) -> tuple[Runnable[Any], ...]:
-    """Return the tools for ``ctx.converse``.
-
-    Raises:
-        TypeError: if a tool is not one of this library.
-        ValueError: if two tools have the same name.
-    """
     given = cast("Iterable[object]", tools) if isinstance(tools, Iterable) else [tools]
     bound = cast("tuple[Runnable[Any], ...]", tuple(given))
     for each in bound:

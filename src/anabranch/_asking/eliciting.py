@@ -88,12 +88,7 @@ class ElicitJob(NamedTuple):
 def find_question(
     question: Elicitation[Any] | type[BaseModel] | str, declared: Mapping[str, Elicitation[Any]]
 ) -> tuple[str | None, type[BaseModel]]:
-    """Return the key, if the question has one, and the model of its answer.
-
-    Raises:
-        ValueError: if ``question`` is an undeclared key, or the message, with both arguments
-            swapped.
-    """
+    """Return the key, if the question has one, and the model of its answer."""
     if isinstance(question, str):
         if question not in declared:
             known = ", ".join(sorted(declared)) or "none"
@@ -108,11 +103,7 @@ def find_question(
 
 
 def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> None:
-    """Check that the host can show a question, and that the branch may ask it now.
-
-    Raises:
-        ElicitInBranchError, ConcurrentElicitError: if the host does not allow the question.
-    """
+    """Check that the host can show a question, and that the branch may ask it now."""
     if call.cursor.is_pending(step_id):  # the host allowed the question in an earlier round
         return
     capabilities, branch = host.capabilities, scope.branch
@@ -127,12 +118,6 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
     """Ask, and ask again with the reason while the answer does not fit, at most three times.
 
     An answer to a question that has changed since does not count.
-
-    Raises:
-        ElicitValidationError: if the last answer does not fit.
-        CapabilityError: if the client shows no questions.
-        ElicitInBranchError, ConcurrentElicitError: if this host does not allow the question now.
-        StepFailed: if the client answered with an error.
     """
     message, call, scope, step_id = job.message, job.call, job.scope, job.step_id
     attempt = misfits = 0
@@ -212,14 +197,7 @@ def _form_fingerprint(model: type[BaseModel]) -> str:
 async def run_elicit_url(
     call: Call[Any], host: Host, scope: Scope, step_id: str, message: str, url: str
 ) -> Accepted[None] | Declined | Cancelled:
-    """Send the user to ``url``; ask again, like :func:`run_elicit`, if the answer is not a reply.
-
-    Raises:
-        CapabilityError: if the client opens no pages.
-        ElicitValidationError: if the last answer is not a reply.
-        ElicitInBranchError, ConcurrentElicitError: if this host does not allow the question now.
-        StepFailed: if the client answered with an error.
-    """
+    """Send the user to ``url``; ask again, like :func:`run_elicit`, if the answer is not a reply."""
     host.require("elicitation.url")
     shown, attempt, misfits = message, 0, 0
 

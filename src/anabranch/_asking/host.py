@@ -103,11 +103,7 @@ class Host:
         return self.sampler is not None and name in _SAMPLING and self.own.has(name)
 
     def require(self, *names: str) -> None:
-        """Check that the client, or the server itself, offers all of ``names``.
-
-        Raises:
-            CapabilityError: if a name is not offered; the error has the first of these.
-        """
+        """Raise the error of :meth:`refusal`, if there is one."""
         if (refusal := self.refusal(*names)) is not None:
             raise refusal
 
@@ -159,11 +155,6 @@ class Runnable(Protocol[T_co]):
 
 
 def find_tool(name: str, bound: Mapping[str, Runnable[Any]]) -> Runnable[Any]:
-    """Return the tool named ``name`` among the tools in ``bound``.
-
-    Raises:
-        ToolError: if no tool of that name is bound to the branch.
-    """
     if name not in bound:
         known = ", ".join(sorted(bound)) or "none"
         raise ToolError(f"No tool {name!r} is bound to this branch (bound: {known}).")

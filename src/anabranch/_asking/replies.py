@@ -66,10 +66,7 @@ _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 class WantedForm:
     """The type of a structured answer.
 
-    Attributes:
-        adapter: the pydantic adapter of the type.
-        schema: the JSON Schema of the type.
-        tool_schema: the JSON Schema of the arguments of a tool whose call is the answer.
+    ``tool_schema`` is the JSON Schema of the arguments of a tool whose call is the answer.
     """
 
     adapter: TypeAdapter[Any]
@@ -77,7 +74,6 @@ class WantedForm:
     tool_schema: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Wrap the schema for a tool, unless it describes an object."""
         tool = self.schema if self._is_object else _wrapped(self.schema)
         object.__setattr__(self, "tool_schema", tool)
 
@@ -100,17 +96,11 @@ class WantedForm:
             return None, str(problem)
 
     def dump(self, value: Any) -> str:  # noqa: ANN401 - of any type
-        """Return an answer as JSON."""
         # The value of an Iterable is a list here, and the type's own serializer would warn about
         # that.
         return self.adapter.dump_json(encodable(value), by_alias=True, warnings=False).decode()
 
     def _arguments(self, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - of any type
-        """Return the structured answer in the arguments of a tool call.
-
-        Raises:
-            ValidationError: if the arguments do not fit.
-        """
         if self._is_object:
             return self.adapter.validate_python(arguments)
         if len(arguments) != 1:
@@ -124,11 +114,7 @@ class WantedForm:
             return self.adapter.validate_json(value)  # a list that is written as a text
 
     def _text(self, text: str) -> Any:  # noqa: ANN401 - of any type
-        """Return the structured answer in a text, which may be wrapped like arguments.
-
-        Raises:
-            ValidationError: if the text does not fit.
-        """
+        """Return the structured answer in a text, which may be wrapped like arguments."""
         try:
             return self.adapter.validate_json(text)
         except ValidationError:
@@ -144,11 +130,6 @@ class WantedForm:
 
 
 def wanted_form(schema: object) -> WantedForm:
-    """Return the form of the type ``schema``.
-
-    Raises:
-        TypeError: if JSON cannot have values of the type.
-    """
     try:
         return _cached(schema)
     except TypeError:  # metadata that cannot be hashed

@@ -98,11 +98,7 @@ def check_options(
     tools: object,
     tool_choice: object,
 ) -> None:
-    """Refuse options of ``ctx.sample`` that exclude each other.
-
-    Raises:
-        ValueError: if two options exclude each other; the message names them.
-    """
+    """Refuse options of ``ctx.sample`` that exclude each other."""
     if (prompt is None) == (messages is None):
         raise ValueError("sample() takes either a prompt or messages=")
     if schema is not None and (tools is not None or tool_choice is not None):
@@ -114,11 +110,7 @@ def check_options(
 
 
 def request_of(**fields: Any) -> SampleRequest:  # noqa: ANN401 - the author's, of any type
-    """Return the request with ``fields``; a field that is ``None`` was not given.
-
-    Raises:
-        ValueError: if a field cannot be sent; the message names the field.
-    """
+    """Return the request with ``fields``; a field that is ``None`` was not given."""
     if not fields["messages"]:
         raise ValueError("sample(messages=…) needs at least one message")
     given = {name: value for name, value in fields.items() if value is not None}
@@ -130,14 +122,12 @@ def request_of(**fields: Any) -> SampleRequest:  # noqa: ANN401 - the author's, 
 
 
 def as_spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:
-    """Return the description of ``tool`` for a model."""
     if isinstance(tool, ToolSpec):
         return tool
     return ToolSpec(name=tool.name, description=tool.description, input_schema=tool.input_schema)
 
 
 def needs_of(request: SampleRequest) -> list[str]:
-    """Return the names of the capabilities that a model needs to answer ``request``."""
     has_documents = any(_documents_in(request.messages))
     needs = {"sampling.tools": bool(request.tools), DOCUMENTS: has_documents}
     return ["sampling", *(name for name, is_needed in needs.items() if is_needed)]
@@ -158,12 +148,6 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
     """Ask until the reply fits, at most three times.
 
     A reply to a request that has changed meanwhile does not count.
-
-    Raises:
-        SampleValidationError: if the last reply does not fit.
-        BranchTokenError: if a budget is too small for the prompt, or was too small for the reply.
-        CapabilityError: if no model can be asked.
-        StepFailed: if the model could not answer.
     """
     job.host.require(*job.needs)
     own = job.host.asks_own_model(*job.needs)

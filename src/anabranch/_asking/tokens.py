@@ -42,11 +42,7 @@ _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
 
 def picture_size(head: bytes) -> tuple[int, int] | None:
-    """Return width and height of a PNG, JPEG, GIF or WebP image, or ``None`` if unknown.
-
-    Args:
-        head: the file, or its beginning.
-    """
+    """Return the size in a PNG, JPEG, GIF or WebP image, or its beginning; ``None`` if unknown."""
     if head.startswith(_PNG):
         return _pair(head, 16, 4, "big")
     if head.startswith((b"GIF87a", b"GIF89a")):
@@ -160,7 +156,6 @@ def said(reply: SampleReply) -> str:
 
 
 def prompt_tokens(request: SampleRequest) -> int:
-    """Estimate the tokens of a whole request."""
     parts = [request.system_prompt or ""]
     parts += [encodable(tool).model_dump_json() for tool in request.tools or ()]
     return sum(map(estimate_tokens, parts)) + sum(_message_tokens(request.messages))

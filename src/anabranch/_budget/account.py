@@ -181,11 +181,6 @@ class Account:
         return warning
 
     def check(self) -> None:
-        """Check that no budget is exceeded.
-
-        Raises:
-            BudgetError: if a budget is exceeded.
-        """
         for account in self._lineage():
             if account.max_tokens is not None and account.tokens > account.max_tokens:
                 raise BudgetError(account, "tokens", account.tokens)

@@ -70,27 +70,18 @@ class FullShareError(Exception):
 
 
 class Shares:
-    """Counts the places that callers hold in this process.
-
-    Args:
-        most: maximum places of one caller; ``None`` for no limit.
-    """
+    """Counts the places that callers hold in this process, at most ``most`` each; ``None`` for no limit."""
 
     def __init__(self, most: int | None) -> None:
         self.most = most
         self._held: Counter[str] = Counter()
 
     def is_full(self, caller: str) -> bool:
-        """Return whether the caller already holds its maximum number of places."""
         return self.most is not None and self._held[caller] >= self.most
 
     @contextmanager
     def place(self, caller: str) -> Generator[None]:
-        """Hold one of the caller's places inside the block.
-
-        Raises:
-            FullShareError: if the caller already holds the maximum.
-        """
+        """Hold one of the caller's places inside the block."""
         if self.is_full(caller):
             raise FullShareError
         self._held[caller] += 1

@@ -392,14 +392,10 @@ async def add_reply(
     again: bool = False,
     at: Surroundings | None = None,
 ) -> Node:
-    """Store the reply to a question of a tool; return the last node below the question.
+    """Store the reply to a question, or to a call of a front end's tool; return the last node below.
 
-    Args:
-        agent: has the question's tool.
-        question_id: the question, or the call of a front end's tool.
-        reply: the answer, or the front end's result.
-        again: whether a different answer starts another line, as for :meth:`Agent.answer`.
-        at: the end of the question's line, if the caller has just read the line.
+    ``again``: a different answer starts another line, as for :meth:`Agent.answer`. ``at`` is the end
+    of the question's line, if the caller has just read the line.
     """
     question, around = await find_question(agent.store, question_id, at)
     turn, fork = _turn_at(agent, around)
@@ -435,11 +431,6 @@ async def end_of(
 
 
 async def turn_of(agent: Agent, node: Node) -> Turn:
-    """Return a new turn in the thread of ``node``.
-
-    Raises:
-        ToolError: the thread does not exist.
-    """
     thread = await agent.store.thread(node.thread_id)
     if thread is None:
         raise ToolError(f"There is no thread {node.thread_id!r}.")

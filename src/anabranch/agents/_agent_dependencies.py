@@ -35,7 +35,6 @@ class Suspension:
         self._begun = False
 
     def begin(self) -> None:
-        """Mark the turns, so that another process continues each turn that is interrupted."""
         self._begun = True
 
     def enter(self) -> None:
@@ -57,25 +56,13 @@ _of_turn: ContextVar[Suspension | None] = ContextVar("suspension of the turn", d
 
 @dataclass(frozen=True, slots=True)
 class AgentDependencies:
-    """The store, model, limits, clock and other parts that all turns of one agent use.
+    """The parts that all turns of one agent use; :class:`Agent` describes the parts that it takes.
 
     Attributes:
-        store: stores the threads.
-        model: replies.
-        tool_specs: returns the descriptions of tools for the model.
-        user: answers the questions of tools immediately; ``None`` if the answers come later.
-        limits: the limits of each turn.
-        tool_limits: the limits of each call of a tool.
-        listener: receives the events of a turn.
-        clock: gives the time.
-        naming: names threads and nodes.
-        capabilities: the kinds of questions that tools may ask.
-        calls: the store of the tools' calls, and how it is used.
-        version: the version of the tools' code.
+        user: ``None`` if the answers come later.
         suspension: whether an interrupted turn is continued later, or ends.
         run: the run to which new nodes belong, in every process; empty without one.
         system_prompt: returns the system prompt of a request, from that of the thread.
-        writer: stores the nodes and results of a turn.
     """
 
     store: TreeStore
@@ -162,11 +149,6 @@ EXPIRE_AFTER = 86_400.0
 
 
 def require_parts(where: str, store: object, model: object, capabilities: object) -> None:
-    """Check that the store, the model and the capabilities given to ``where`` have the right types.
-
-    Raises:
-        TypeError: if a part is of another kind.
-    """
     if not has_methods(store, "create_thread", "append", "path"):
         wanted = "a store of conversations first, for example open_tree_store('sqlite:///trees.db')"
         raise wrong_kind(where, wanted, store)

@@ -45,14 +45,7 @@ ELSEWHERE = (OtherVersionError, UnreachableError)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result that a tool returns to the model.
-
-    Attributes:
-        text: the text of the tool's result.
-        is_error: whether the tool has failed.
-        blocks: the result, if it has more than a text, such as images.
-        is_interrupted: whether the tool was interrupted before it returned a result.
-    """
+    """The result that a tool returns to the model; ``blocks``, if any, replace ``text``."""
 
     text: str
     is_error: bool = False
@@ -61,11 +54,9 @@ class Outcome:
 
     @classmethod
     def interrupted(cls) -> Outcome:
-        """Return the outcome of a tool that was interrupted before it returned anything."""
         return cls(NO_RESULT, is_error=True, blocks=NO_RESULT_CONTENT, is_interrupted=True)
 
     def with_line(self, line: str, mark: Literal["budget"] | None = None) -> Outcome:
-        """Return this outcome with a line of text at its end."""
         blocks = self.blocks or (TextBlock(text=self.text),)
         return replace(self, blocks=(*blocks, TextBlock(text=f"\n{line}", mark=mark)))
 
@@ -88,11 +79,7 @@ M = TypeVar("M", bound=BaseModel)
 def read_input(
     model: type[M], given: Mapping[str, Any], name: str, remedy: str = "Correct it."
 ) -> M:
-    """Return the validated input of the tool ``name``.
-
-    Raises:
-        ToolError: if the input is invalid; the message ends with ``remedy``.
-    """
+    """Return the validated input of the tool ``name``; the text of a ``ToolError`` ends with ``remedy``."""
     try:
         return model.model_validate(dict(given))
     except ValidationError as error:
@@ -103,12 +90,9 @@ def read_input(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The questions that a tool asks before it can return a result.
-
-    The agent stores the questions and uses the tool again with the answers, in any process.
+    """The questions of a tool, which the agent uses again with the answers, in any process.
 
     Attributes:
-        asks: the questions.
         state: the state from which the tool is resumed.
         until: the time at which the tool continues with the answers so far; ``None`` if the tool
             waits for all answers.
@@ -132,13 +116,10 @@ class AskedInBranches:
 
 @dataclass(frozen=True, slots=True)
 class Asleep:
-    """The return value of a tool whose stored call sleeps until a time.
+    """The return value of a tool whose stored call sleeps ``until`` a time, in seconds since the epoch.
 
     No task of the call is alive. The agent uses the tool again, in any process; before the time,
     the tool returns this value again.
-
-    Attributes:
-        until: the time, in seconds since the epoch.
     """
 
     until: float
@@ -202,9 +183,7 @@ class UsableTool(AgentTool, Protocol):
 
     placeholder: str | None
 
-    async def use(self, here: ToolUse) -> Outcome | Asked | AskedInBranches | Asleep:
-        """Run the tool for one tool use; return its outcome, its questions, or its wake-up time."""
-        ...
+    async def use(self, here: ToolUse) -> Outcome | Asked | AskedInBranches | Asleep: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,15 +191,11 @@ class ToolUse:
     """The data that a tool gets for one use: its input, the conversation, and earlier answers.
 
     Attributes:
-        block: the tool use in the model's reply, with the input.
-        caller: the node of that reply.
-        timeline: the path that is being extended, with the agent's dependencies.
-        tools: all tools of the agent, by name.
+        caller: the node of the reply that has ``block``.
         answered: the questions of the tool's last round, with the answers; ``None`` in the first
             round.
         side_usage: usage of requests outside the thread; stored with the next node of the tools.
         record: stores an outcome before the tool returns, in case it never does.
-        continuation: the rules by which the turn continues at questions.
         path: the path to the caller.
     """
 
@@ -244,7 +219,6 @@ class ToolUse:
 
         Raises:
             ToolError: if the branches would be nested too deep, or are too many.
-            StoreError: if the store fails.
         """
         name, most = self.block.name, self.timeline.dependencies.limits.max_depth
         if self.depth >= most:
@@ -266,5 +240,4 @@ class ToolUse:
         return await BranchProgress.below(store, self.caller, now=clock.now())
 
     async def emit(self, event: Event) -> None:
-        """Send ``event`` to the agent's listener."""
         await self.timeline.dependencies.listener(event)

@@ -36,7 +36,6 @@ class Cancelling(Absent):
     """Answers every question with ``cancel``, because the user sent a message and no answer."""
 
     async def elicit(self, request: Question, /, *, step_id: str) -> ElicitReply:
-        """Return ``cancel``."""
         del request, step_id
         return ElicitReply(action="cancel")
 
@@ -46,12 +45,8 @@ async def store_answer(
 ) -> LineWriter:
     """Store an answer to a question; return a writer at the last node below the answer.
 
-    Args:
-        turn: in the thread of the question.
-        around: the surroundings of a node on the line of the question, not above it.
-        question: the question.
-        reply: the answer.
-        again: whether a different answer starts another line.
+    ``around`` are the surroundings of a node on the line of the question, not above it. ``again``: a
+    different answer starts another line.
 
     Raises:
         QuestionAnsweredError: if the question has another answer, and ``again`` is false.
@@ -99,11 +94,7 @@ async def end_below(turn: Turn, writer: LineWriter) -> Node | None:
 
 
 def check_unasked(line: BatchLine) -> None:
-    """Check that no tool without a result has asked a question here: it would start again.
-
-    Raises:
-        ToolError: if such a tool has asked a question.
-    """
+    """Check that no tool without a result has asked a question here: it would start again."""
     for use in line.unfinished:
         if (round_ := line.rounds.get(use.id)) is not None:
             question = round_.questions[-1]
@@ -133,11 +124,7 @@ async def line_at_head(store: TreeStore, thread_id: str, node_id: str) -> Surrou
 async def find_question(
     store: TreeStore, question_id: str, at: Surroundings | None = None
 ) -> tuple[Node, Surroundings]:
-    """Return a question, and the path to the last node of the questions and answers around it.
-
-    Raises:
-        ToolError: if the question does not exist.
-    """
+    """Return a question, and the path to the last node of the questions and answers around it."""
     known = () if at is None else at.nodes
     question = next((each for each in known if each.id == question_id), None)
     if at is not None and question is not None:
@@ -149,11 +136,7 @@ async def find_question(
 
 
 async def line_of(store: TreeStore, node: Node) -> Surroundings:
-    """Return the last node of the questions and answers that a node belongs to, with its path.
-
-    Raises:
-        ToolError: if the node does not exist.
-    """
+    """Return the same as :func:`line_at_head`; a node that does not exist is an error."""
     around = await line_at_head(store, node.thread_id, node.id)
     return around or await surroundings_of(store, node)
 

@@ -29,11 +29,9 @@ from anabranch.tree import ASIDE, Node, Path, Result, is_placeholder
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRound:
-    """The state of a call when it asked, and the answers with which the call continues.
+    """The state of a call when it asked, and the answers, by step, with which the call continues.
 
     Attributes:
-        state: the state of the call when it asked.
-        answers: the answers to the call's questions, by step.
         other: whether the user answered these questions differently before.
         in_time: whether the answers were stored before a sleep next to the questions ended.
     """
@@ -58,7 +56,6 @@ class AskedRound:
 
     @property
     def unanswered(self) -> list[Node]:
-        """The questions without an answer."""
         return [each for each in self.questions if each.id not in self.answers]
 
     @property
@@ -79,7 +76,6 @@ class AskedRound:
         return float(until) if isinstance(until, int | float) else math.inf
 
     def answered(self) -> AnsweredRound:
-        """Return the state of the call and the answers, with which the tool runs its next round."""
         first, answers = self.questions[0], self.answers
         given = {str(q.data["step_id"]): recorded_reply(answers[q.id]) for q in self.questions}
         return AnsweredRound(
@@ -98,10 +94,7 @@ class AskedRound:
 class BatchLine:
     """One line of a tool batch: ``nodes[0]`` calls tools; their questions and answers follow.
 
-    Args:
-        nodes: the node that calls the tools, and the questions and answers below it.
-        results: the results that these nodes hold.
-        above: the nodes from a root to the node before the first of ``nodes``.
+    ``above`` are the nodes from a root to the node before ``nodes[0]``.
 
     Attributes:
         rounds: the last round that each tool has asked in, by tool use.
@@ -148,26 +141,21 @@ class BatchLine:
 
     @property
     def caller(self) -> Node:
-        """The node that calls the tools."""
         return self.nodes[0]
 
     @property
     def path(self) -> Path:
-        """The path to the end of the line."""
         return Path((*self._above, *self.nodes), self._results)
 
     @property
     def path_to_caller(self) -> Path:
-        """The path to the node that calls the tools."""
         return Path((*self._above, self.caller), self._results)
 
     @property
     def last(self) -> Node:
-        """The last node of the line."""
         return self.nodes[-1]
 
     def extended(self, nodes: Iterable[Node], results: Iterable[Result] = ()) -> BatchLine:
-        """Return this line with further nodes at its end, and with further results."""
         added = {(each.node_id, each.tool_use_id): each for each in results}
         return BatchLine((*self.nodes, *nodes), {**self._results, **added}, self._above)
 
@@ -177,12 +165,10 @@ class BatchLine:
         return tuple(use for use in self.caller.tool_uses if not self.has_returned(use.id))
 
     def is_waiting(self, use_id: str, now: float = 0.0) -> bool:
-        """Whether the tool waits for an answer at the time ``now``."""
         round_ = self.rounds.get(use_id)
         return round_ is not None and bool(round_.unanswered) and now < round_.until
 
     def round_of(self, question: Node) -> AskedRound:
-        """Return the last round of the tool that has asked a question."""
         return self.rounds[str(stored_with(question, "tool_use_id"))]
 
     def is_late(self, question: Node, now: float) -> bool:
@@ -212,11 +198,9 @@ class BatchLine:
         return self.round_id(use_id) is not None or self.result(use_id) is not None
 
     def round_id(self, use_id: str) -> str | None:
-        """Return the id of the last round in which a tool asked; ``None`` if the tool asked nothing."""
         return self.rounds[use_id].id if use_id in self.rounds else None
 
     def above(self, node: Node) -> BatchLine:
-        """Return the part of this line before ``node``."""
         length = [each.id for each in self.nodes].index(node.id)
         return BatchLine(self.nodes[:length], self._results, self._above)
 

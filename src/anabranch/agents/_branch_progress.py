@@ -99,7 +99,6 @@ class BranchProgress:
         ]
 
     def path(self, start: Node) -> list[Node]:
-        """Return the nodes of a branch, from its first node to its last."""
         nodes, works = [start], bool(start.data.get(ALLOW_WORK, True))
         while (node := self._next(nodes[-1], works=works)) is not None:
             nodes.append(node)
@@ -203,7 +202,6 @@ class PathEnd:
     """The end of a path: its open questions, and whether its tools or branches can continue.
 
     Attributes:
-        around: the path, with the nodes that follow it.
         can_continue: whether a tool, or a branch of one, can continue now, without another answer.
         is_unread: whether all tools have returned, and the model has not read their results yet.
         questions: the open questions, in the order of the line; then the questions in branches.
@@ -260,10 +258,10 @@ def said_in(path: Sequence[Node]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OpenFork:
-    """The open branches that contain a node, and the node whose tools opened the outermost.
+    """The open branches that contain a node.
 
     Attributes:
-        caller: the node that calls the outermost of these tools.
+        caller: the node whose tools opened the outermost of the branches.
         within: the first nodes of the branches between ``caller`` and the node.
     """
 

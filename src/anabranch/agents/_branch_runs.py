@@ -37,10 +37,9 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 @dataclass(frozen=True, slots=True)
 class BranchPath:
-    """The path of a branch.
+    """The nodes of a branch so far.
 
     Attributes:
-        nodes: the nodes of the branch so far.
         whole: the whole path to the last node; ``None`` if the path was not read.
         messages: the whole path as messages, if the branch begins now.
     """
@@ -87,10 +86,8 @@ async def run_branches(
         meanwhile: jobs to run at the same time.
 
     Raises:
-        OtherVersionError: if only other code can continue a branch; the other branches have run as
-            far as possible.
-        UnreachableError: if a branch can only continue later; the other branches have run as far as
-            possible.
+        OtherVersionError, UnreachableError: if only other code, or only a later turn, can continue
+            a branch; the other branches have run as far as possible.
     """
     elsewhere: list[AnabranchError] = []
 

@@ -118,8 +118,6 @@ def _not_blank(prompt: str) -> str:
 
 
 class BranchSelfInput(BaseModel):
-    """A valid input of ``branch_self``."""
-
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     prompts: Annotated[
@@ -133,12 +131,7 @@ class BranchSelfInput(BaseModel):
 
 
 def read_prompts(arguments: Mapping[str, Any], max_prompts: int) -> BranchSelfInput:
-    """Return the validated input of ``branch_self`` from the ``arguments`` that a model has sent.
-
-    Raises:
-        ToolError: if the input is invalid, or has more than ``max_prompts`` prompts; the message
-            shows how to call the tool.
-    """
+    """Return the validated input of ``branch_self``; a ``ToolError`` shows how to call the tool."""
     read = read_input(BranchSelfInput, arguments, SPEC.name, USAGE)
     if len(read.prompts) > max_prompts:
         raise ToolError(
@@ -170,7 +163,6 @@ class EndedBranch:
         return f"(incomplete, as this branch failed) {partial}" if partial else outcome.text
 
     def report(self, max_length: int | None) -> str:
-        """Return a report of the branch, with at most ``max_length`` characters of its answer."""
         outcome = self.outcome
         if outcome is None:
             return "Interrupted before it was done."

@@ -65,7 +65,6 @@ class BranchSelfTool:
 
     @property
     def name(self) -> str:
-        """``branch_self``."""
         return self.spec.name
 
     async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
@@ -158,7 +157,6 @@ class _Fork:
         )
 
     async def branches(self) -> list[EndedBranch]:
-        """Return the branches with their names."""
         if not self.names:
             await self._name()
         return [
@@ -177,14 +175,10 @@ class _Fork:
         return Outcome(text, is_error=True)
 
     async def record_interruption(self) -> None:
-        """Store the result of an interrupted tool: a summary of the ended branches."""
         await self.here.record(await self.interrupted())
 
     async def _name(self) -> None:
-        """Look up the names of the branches in the whole thread.
-
-        The name of a branch never changes, so any time is right for the look-up.
-        """
+        """Look up the names of the branches, which never change, in the whole thread."""
         timeline = self.here.timeline
         tree = await timeline.dependencies.store.tree(timeline.thread.id)
         self.names.update(name_branches(tree.nodes).of)
@@ -196,7 +190,6 @@ class _Fork:
 
 
 def _starts(here: ToolUse, wanted: BranchSelfInput) -> list[Node]:
-    """Return the first node of each branch, with the prompt of the branch."""
     dependencies, thread_id = here.timeline.dependencies, here.timeline.thread.id
     data: dict[str, JsonValue] = {"tool_use_id": here.block.id, ALLOW_WORK: wanted.allow_work}
     starts: list[Node] = []

@@ -24,13 +24,10 @@ WAITS: State = "waits for you"
 
 @dataclass(frozen=True, slots=True)
 class ShownBranch:
-    """The description, state and conclusion of a branch, for display.
+    """A branch for display.
 
-    Attributes:
-        description: the branch's subject.
-        state: the branch's state; a branch waits if a tool in the branch, or in a nested one, has
-            asked.
-        conclusion: the branch's value; ``None`` before its end.
+    The branch waits if a tool in the branch, or in a nested one, has asked. ``conclusion`` is
+    ``None`` before the branch's end.
     """
 
     description: str
@@ -85,10 +82,7 @@ def _ended(start: Node, caller: BatchLine, progress: BranchProgress) -> ShownBra
 
 
 def transcript_of(path: Path, start: Node) -> str:
-    """Return the transcript of a branch up to the end of ``path``, without the branch's task.
-
-    The transcript has texts, tool calls and their results, in order.
-    """
+    """Return the transcript of a branch up to the end of ``path``, without the branch's task."""
     end = path.nodes[-1]
     if end.id == start.id:
         return ""
@@ -99,7 +93,6 @@ def transcript_of(path: Path, start: Node) -> str:
 
 
 def _answers(message: Message, uses: Collection[str]) -> bool:
-    """Whether a message has the result of one of the tool uses ``uses``."""
     return any(isinstance(b, ToolResultBlock) and b.tool_use_id in uses for b in message.content)
 
 

@@ -24,7 +24,6 @@ ENDED_AT_ONCE = 100
 
 
 def runtime_at(dependencies: AgentDependencies, thread: Thread | None, above: Path) -> Runtime:
-    """Return the runtime of a call that continues the conversation ``above`` in ``thread``."""
     return replace(
         _conversation_at(thread, above),
         limits=dependencies.tool_limits,
@@ -65,9 +64,6 @@ async def keep_open(
     A call whose time is over ``now`` counts as over, and a call that no store has, for example a
     call of another server, as open. This function, the reaper and a stop all change the call's row;
     the first change decides.
-
-    Raises:
-        StoreError: if the store fails.
     """
     begins = until if until < math.inf else dependencies.clock.now()
     store, deadline = dependencies.calls.store, begins + LONGEST_WAIT
@@ -80,11 +76,7 @@ async def keep_open(
 async def end_calls(
     dependencies: AgentDependencies, tools: dict[str, Tool[Any]]
 ) -> list[CallRecord]:
-    """End all open calls and undo their effects; return the calls that could not be ended.
-
-    Raises:
-        StoreError: if the store does not answer.
-    """
+    """End all open calls and undo their effects; return the calls that could not be ended."""
     reaper, store = reaper_of(dependencies, tools), dependencies.calls.store
     left, last = list[CallRecord](), None
     while True:
@@ -100,7 +92,6 @@ async def end_calls(
 
 
 def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> Reaper:
-    """Return a reaper, which expires the calls of ``tools``."""
     alone = Runtime(clock=dependencies.clock, version=dependencies.version)
     service = CallService(alone, dependencies.calls)
 

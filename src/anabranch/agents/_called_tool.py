@@ -54,8 +54,6 @@ class CalledTool:
             alone.
 
     Attributes:
-        tool: the tool.
-        spec: describes the tool to the model.
         on_error: returns the outcome of a call that has raised an error. By default, the text of an
             unexpected error goes to the log alone.
         is_versioned: whether only the code that started a call can continue the call.
@@ -81,7 +79,6 @@ class CalledTool:
 
     @property
     def name(self) -> str:
-        """The tool's name."""
         return self.tool.name
 
     async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
@@ -150,7 +147,6 @@ class CalledTool:
         return self._outcome(outcome.value)
 
     def _outcome(self, value: object) -> Outcome:
-        """Return the outcome of a call that has returned ``value``."""
         blocks = result_blocks(value)
         return Outcome(text_of(blocks), blocks=blocks)
 
@@ -197,7 +193,6 @@ class CalledTool:
         )
 
     async def _interrupt(self, here: ToolUse, journal: Journal) -> None:
-        """Undo the effects of an interrupted call, and record its end."""
         try:
             await here.record(await self._undone(here, journal))
         except Exception:  # the interruption is about to be raised, and must not be replaced
@@ -227,7 +222,6 @@ async def check_version(here: ToolUse) -> None:
     Raises:
         OtherVersionError: if other code started the call, and the call is open.
         ToolError: if another release of this library has stored the call.
-        StoreError: if the store fails.
     """
     dependencies = here.timeline.dependencies
     line = _call_id(here) if here.answered is None else _loaded(here.answered).line
@@ -239,12 +233,7 @@ async def check_version(here: ToolUse) -> None:
 
 
 def _opened(here: ToolUse) -> tuple[Journal, Mapping[str, Answer]]:
-    """Return the journal of a new or stored call, and the answers for its next round.
-
-    Raises:
-        ToolError: if another release of this library has stored the questions, or the call cannot
-            be continued.
-    """
+    """Return the journal of a new or stored call, and the answers for its next round."""
     answered = here.answered
     if answered is None:
         runtime = Runtime(clock=here.timeline.dependencies.clock)
@@ -267,15 +256,12 @@ class _Resumable:
     kind = "agent"
 
     def make(self, asks: tuple[Ask, ...], state: str) -> Asked:
-        """Return the round's questions for the agent, with the state of the call."""
         return Asked(asks, state)
 
     def dump(self, reply: Asked) -> dict[str, Any]:
-        """Return the round's questions as JSON for the store."""
         return {"asks": [dump_ask(ask) for ask in reply.asks]}
 
     def load(self, stored: dict[str, Any], state: str) -> Asked:
-        """Return the round's questions from the JSON that the store kept."""
         return Asked(tuple(map(load_ask, stored["asks"])), state)
 
 
@@ -298,7 +284,6 @@ class _TurnModel:
         Raises:
             ToolError: if a limit of the turn, or of its branch, is used up; the call can record the
                 message.
-            Exception: if the model raises an error.
         """
         try:
             return await self.here.timeline.sample(request, total=self.here.side_usage)

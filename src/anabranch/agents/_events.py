@@ -121,7 +121,6 @@ Listener: TypeAlias = Callable[[Event], Awaitable[None]]
 
 
 async def ignore_event(event: Event) -> None:
-    """Do nothing with ``event``."""
     del event
 
 

@@ -193,7 +193,6 @@ def _chosen(
 
 
 def _start(here: ToolUse, created: CreatedBranch) -> Node:
-    """Return the first node of a new branch, with the text of its task."""
     return here.timeline.dependencies.node(
         here.timeline.thread.id,
         here.caller.id,

@@ -73,7 +73,6 @@ class FoldingTool:
 
     @property
     def name(self) -> str:
-        """The name by which the model calls the tool."""
         return self.spec.name
 
     def branches_of(self, here: ToolUse) -> BranchService:
@@ -82,7 +81,6 @@ class FoldingTool:
 
 
 def spec_of(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
-    """Return the specification of a tool for the model."""
     schema: dict[str, JsonValue] = model.model_json_schema()
     return ToolSpec(name=name, description=description, input_schema=schema)
 

@@ -58,8 +58,6 @@ class Folding:
 
 
 class _Return(FoldingTool):
-    """The tool ``branch_return``: ends the branch whose model calls the tool."""
-
     spec: ToolSpec = spec_of(
         BRANCH_RETURN,
         "Return from the branch that branch_create has opened. Only the message goes back, so put"
@@ -68,12 +66,6 @@ class _Return(FoldingTool):
     )
 
     async def use(self, here: ToolUse) -> Outcome:
-        """Close the branch with the message that the model gives.
-
-        Raises:
-            FoldingError: if this is no branch to return from, or the message is invalid.
-            ToolError: if the input is invalid.
-        """
         wanted = read_input(ReturnInput, here.block.input, self.name)
         working = here.timeline.branch_of_folding
         if working is None or working.is_fork:
@@ -90,8 +82,6 @@ class _Return(FoldingTool):
 
 
 class _Status(FoldingTool):
-    """The tool ``branch_status``: shows a branch's record to the model."""
-
     spec: ToolSpec = spec_of(
         "branch_status",
         "Look at a branch: its status, what it has used of its budget, and its result.",
@@ -99,12 +89,6 @@ class _Status(FoldingTool):
     )
 
     async def use(self, here: ToolUse) -> Outcome:
-        """Return the branch's record as JSON.
-
-        Raises:
-            FoldingError: if there is no such branch in this thread.
-            ToolError: if the input is invalid.
-        """
         wanted = read_input(StatusInput, here.block.input, self.name)
         working, thread_id = here.timeline.branch_of_folding, here.timeline.thread.id
         own = None if working is None else working.id
@@ -116,6 +100,5 @@ class _Status(FoldingTool):
 
 
 def _done_in(here: ToolUse, working: WorkingBranch) -> str:
-    """Return the transcript of the branch in which the model works."""
     start = next(node for node in here.path.nodes if node.data.get(BRANCH_ID) == working.id)
     return transcript_of(here.path, start)

@@ -72,7 +72,6 @@ class FrontEndTool:
 
     @property
     def name(self) -> str:
-        """The tool's name."""
         return self.spec.name
 
     async def use(self, here: ToolUse) -> Asked:
@@ -87,12 +86,10 @@ class FrontEndTools:
         self._tools = [FrontEndTool(spec) for spec in specs]
 
     def offered_tools(self, taken: Collection[str], /) -> Sequence[FrontEndTool]:
-        """Return the front end's tools whose names are not ``taken``."""
         return [tool for tool in self._tools if tool.name not in taken]
 
 
 def front_end_outcome(round_: AskedRound) -> Outcome:
-    """Return the outcome of a call that the front end has run."""
     reply = reply_of(round_.answers[round_.id])
     match reply:
         case FrontEndResult():

@@ -86,11 +86,7 @@ class LineWriter:
 
     @classmethod
     async def at(cls, timeline: Timeline, around: Surroundings) -> LineWriter:
-        """Return a writer at the end of the tool batch that the surroundings are part of.
-
-        Raises:
-            ToolError: if the node is not part of a tool batch.
-        """
+        """Return a writer at the end of the tool batch that the surroundings are part of."""
         line = BatchLine.read(around)
         if line is None:
             raise ToolError(
@@ -123,11 +119,8 @@ class LineWriter:
     ) -> None:
         """Store the questions of a tool's round, unless another process has stored them.
 
-        Args:
-            tool_use_id: the use of the tool that asks.
-            asked: the tool's questions.
-            after: the round before, ``None`` before the first.
-            used: the usage of the tools so far, which the first question stores.
+        ``after`` is the round before, ``None`` before the first. The first question stores ``used``, the
+        usage of the tools so far.
         """
         usage, data = used.take()
         before = None if after is None else after.id
@@ -208,7 +201,6 @@ class LineWriter:
         self.line, self.after = above.extended(nodes, results), None
 
     async def record(self, results: Sequence[Result], *events: ToolEnded) -> None:
-        """Store the results of tools, and report ``events``."""
         await self._timeline.dependencies.write(results=results, events=events)
         self.line = self.line.extended([], results)
 
@@ -263,17 +255,12 @@ class LineWriter:
             return nodes
 
     def _node(self, parent: Node, kind: Kind, text: str = "") -> Node:
-        """Return a question, an answer or a node of results below ``parent``."""
         node = self._timeline.dependencies.node(parent.thread_id, parent.id, kind, text or ())
         return replace(node, id=name_after(parent.id))
 
 
 async def surroundings_of(store: TreeStore, node: Node | Surroundings) -> Surroundings:
-    """Return the path to a node and the nodes below; surroundings are returned unchanged.
-
-    Raises:
-        ToolError: the node does not exist.
-    """
+    """Return the path to a node and the nodes below; surroundings are returned unchanged."""
     if isinstance(node, Surroundings):
         return node
     around = await store.around(node.thread_id, node.id)

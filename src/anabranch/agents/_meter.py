@@ -38,14 +38,9 @@ class AdmittedRequest:
 
 @dataclass(slots=True)
 class Meter:
-    """Admits the requests of a turn, and counts them.
+    """Admits the requests of a turn, and counts them; a turn and all its branches share one meter.
 
-    A turn and all its branches share one meter.
-
-    Attributes:
-        limits: the limits of the turn.
-        earlier: returns the earlier usage of the turn, in any process; ``None`` for a new turn.
-        account: the spent and reserved tokens of the turn.
+    ``earlier`` returns the earlier usage of the turn, in any process; it is ``None`` for a new turn.
     """
 
     limits: TurnLimits
@@ -75,7 +70,6 @@ class Meter:
 
         Raises:
             TurnLimitError: if the turn may not open so many branches; none of them is counted.
-            StoreError: if the store fails.
         """
         await self._count_earlier()
         limit = self.limits.max_branches

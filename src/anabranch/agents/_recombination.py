@@ -32,13 +32,7 @@ _OPTION = re.compile(r"\boption\W{0,3}(\d{1,9})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class BranchAnswer:
-    """The answer of one branch.
-
-    Attributes:
-        name: the branch's name.
-        prompt: the branch's prompt.
-        text: the answer; blank if the branch has failed.
-    """
+    """The answer of one branch; ``text`` is blank if the branch has failed."""
 
     name: str
     prompt: str
@@ -66,11 +60,7 @@ async def recombine(
 ) -> Recombined:
     """Return one text that ``recombiner`` makes of ``answers``; blank answers do not count.
 
-    Args:
-        recombiner: a :data:`Recombiner`, in upper or lower case.
-        answers: the answers, in the order of their prompts.
-        ask: asks the model that merges, votes or judges.
-        judges: the number of votes that ``llm_vote`` takes.
+    ``recombiner`` is a :data:`Recombiner`, in upper or lower case. ``llm_vote`` takes ``judges`` votes.
 
     Raises:
         ToolError: if the recombiner does not exist.
@@ -173,7 +163,6 @@ async def _asked(ask: AskModel, prompt: str) -> str | _NoReply:
 
 
 def _why(ballots: Sequence[str | _NoReply]) -> str:
-    """Return a sentence for each reason why a judge gave no reply."""
     reasons = {ballot.what: None for ballot in ballots if isinstance(ballot, _NoReply)}
     return "".join(f" A judge {reason}." for reason in reasons)
 
@@ -203,7 +192,6 @@ def _quotes(text: str, quoted: str) -> bool:
 
 
 def _numbered(answers: Sequence[BranchAnswer]) -> str:
-    """Return all answers, each under its number and name."""
     return "\n\n".join(
         f"{number}. {answer.name}: {answer.text.strip()}"
         for number, answer in enumerate(answers, 1)

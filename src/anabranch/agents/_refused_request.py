@@ -18,10 +18,6 @@ class RefusableRequest:
     the provider names none, the request leaves out the first of these groups that it has: the
     newest image or sound that no reply has followed; the reasoning, which another key or model may
     have made; all images and sounds; the texts that no reply has followed, except the newest.
-
-    Attributes:
-        request: the next request to send.
-        left_out: the places of the blocks that ``request`` lacks.
     """
 
     def __init__(self, request: SampleRequest) -> None:

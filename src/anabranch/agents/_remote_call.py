@@ -60,22 +60,15 @@ class LiveCalls:
         return name
 
     def take(self, name: str) -> LiveCall:
-        """Remove the call with that name, and return the call.
-
-        Raises:
-            ToolError: if no such call waits here.
-        """
         if name not in self._calls:
             raise ToolError(_GONE)
         return self._calls.pop(name)
 
     async def cancel(self, name: str) -> None:
-        """Cancel the call of that name, if it waits here."""
         if (call := self._calls.pop(name, None)) is not None:
             await call.cancel()
 
     async def aclose(self) -> None:
-        """Cancel all calls."""
         while self._calls:
             await self.cancel(next(iter(self._calls)))
 
@@ -83,10 +76,7 @@ class LiveCalls:
 class LiveCall(Absent):
     """A running call of a server's tool; the server's requests wait here for the next round.
 
-    Args:
-        tool: the tool's name in errors.
-        limits: the limits of the call.
-        request: sends the request, with this call as its answerer.
+    ``request`` sends the request, with this call as its answerer. Errors have the name ``tool``.
     """
 
     def __init__(
@@ -134,22 +124,14 @@ class LiveCall(Absent):
     # -- questions and reports of the server during the call -----------------------------
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Return the reply of the agent's model, which a later round brings.
-
-        Raises:
-            AnswerError: if the request is too large, or a limit is used up.
-        """
+        """Return the reply of the agent's model, which a later round brings."""
         reply = await self._answer(step_id, request)
         if isinstance(reply, SampleReply):
             return reply
         raise AnswerError(reply.reason if isinstance(reply, Refused) else "no model has answered")
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Return the user's answer, which a later round or turn brings.
-
-        Raises:
-            AnswerError: if the question is too large.
-        """
+        """Return the user's answer, which a later round or turn brings."""
         reply = await self._answer(step_id, request)
         return reply if isinstance(reply, ElicitReply) else ElicitReply(action="cancel")
 
@@ -175,7 +157,6 @@ class LiveCall(Absent):
         await self._edge.log(level, message)
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
-        """Send a progress message to the current round."""
         await self._edge.notify(message, progress, total)
 
 

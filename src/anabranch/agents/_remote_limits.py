@@ -81,11 +81,6 @@ def _named(limits: RemoteLimits, block: ResultBlock) -> ResultBlock:
 
 
 def check_question(limits: RemoteLimits, tool: str, size: int, number: int = 1) -> None:
-    """Check the size of a server's questions.
-
-    Raises:
-        ToolError: if the questions are too many or too long.
-    """
     if size > limits.max_question or number > limits.max_questions:
         raise ToolError(
             f"The server of {tool!r} asks too much together: {number:,} questions with {size:,}"

@@ -94,13 +94,8 @@ class ServerRound(Shape):
 class ServerTool(Tool[RemoteResult]):
     """A tool of another server, in the form of an anabranch tool.
 
-    Args:
-        server: runs the tool.
-        listed: the tool as the server lists it.
-        spec: the description of the tool for a model.
-        limits: the limits of each call.
-        live: holds the calls of the handshake era.
-        here: the use of the tool; ``None`` if only undos run.
+    ``live`` holds the calls of the handshake era. ``here`` is the use of the tool; it is ``None`` if only
+    undos run.
     """
 
     elicits = ()
@@ -139,7 +134,6 @@ class ServerTool(Tool[RemoteResult]):
         return without_foreign_nulls(self.listed.input_schema, arguments)
 
     def to_json(self, arguments: Mapping[str, Any]) -> str:
-        """Return the JSON of ``arguments``."""
         return to_json(encodable(dict(arguments))).decode()
 
     def check_value(self, value: object) -> None:
@@ -275,12 +269,7 @@ def _elicited(question: Question) -> Coroutine[Any, Any, Reply]:
 
 
 class Reports(Absent):
-    """Forwards a server's log and progress messages to the agent's listener.
-
-    Args:
-        here: the use of the tool.
-        most: the maximum number of reports.
-    """
+    """Forwards at most ``most`` of a server's log and progress messages to the agent's listener."""
 
     def __init__(self, here: ToolUse, most: int) -> None:
         self._here = here
@@ -290,11 +279,9 @@ class Reports(Absent):
         self.capabilities = here.timeline.dependencies.capabilities
 
     async def log(self, level: LogLevel, message: str, /) -> None:
-        """Forward a log message to the agent's listener."""
         await self._emit(Notice(message, level))
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
-        """Forward a progress message to the agent's listener."""
         await self._emit(Notice(message, None, progress, total))
 
     async def _emit(self, notice: Notice) -> None:
@@ -319,15 +306,10 @@ class RemoteTool(CalledTool):
 
     @property
     def listed(self) -> types.Tool:
-        """The tool's definition in the server's list of tools."""
         return self._remote.listed
 
     async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
-        """Run the next round of the call, whose questions stay open until the call's timeout.
-
-        Raises:
-            OtherVersionError, UnreachableError, ToolError: as :meth:`CalledTool.use`.
-        """
+        """Run the next round of the call, whose questions stay open until the call's timeout."""
         outcome = await super().use(here)
         timeout = here.timeline.dependencies.tool_limits.timeout
         if not isinstance(outcome, Asked) or timeout is None:

@@ -43,7 +43,6 @@ class ToolChoice:
         self._without = tuple(without)
 
     def takes(self, *names: str) -> bool:
-        """Return whether a tool that has these ``names`` is chosen."""
         return _match(self._only, names) and not _match(self._without, names)
 
 

@@ -45,7 +45,6 @@ def without_foreign_nulls(
 
 
 def _nulls(value: object, place: Place) -> Iterator[Place]:
-    """Yield the place of each property in ``value`` that is null."""
     if isinstance(value, dict):
         for name, part in cast("dict[str, object]", value).items():
             if part is None:
@@ -68,12 +67,8 @@ def result_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) ->
     """Return the result of a server's tool in the form that the model reads.
 
     Servers repeat structured content as text, for models. Without the text, the model reads the
-    structured content. If promised content is missing or incomplete, the model reads the result
-    with a line about the lack.
-
-    Args:
-        result: the result of the call.
-        schema: the output schema of the tool, if any.
+    structured content. If content that the output ``schema`` promises is missing or incomplete, the
+    model reads the result with a line about the lack.
     """
     blocks = tuple(_block(block) for block in result.content)
     blocks = blocks or result_blocks(result.structured_content)

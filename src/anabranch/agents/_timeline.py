@@ -63,9 +63,6 @@ class Timeline:
     """A path in ``thread`` that a turn extends with nodes.
 
     Attributes:
-        dependencies: the dependencies of the agent.
-        thread: the thread of the path.
-        meter: admits and counts the requests of the turn, on all its timelines.
         moves_head: whether the thread's head moves with each node that is added.
         last_added: the last node that this timeline has added; ``None`` before the first.
         last_request: the node of the last request to the model, ``None`` before the first.
@@ -120,15 +117,12 @@ class Timeline:
     ) -> Node:
         """Ask the model for one reply after the end of ``path``; return the node of the reply.
 
-        Args:
-            path: the path that the reply follows.
-            messages: the path as messages, if the caller has them already.
-            concludes: whether this is the last reply in a branch, which can use no tools.
+        ``messages`` are the path as messages, if the caller has them already. If the reply ``concludes``
+        a branch, it can use no tools.
 
         Raises:
-            TurnLimitError: if a limit of the turn is used up.
-            BranchTokenError: if the budget of the branch is used up.
-            BranchNotActiveError: if the branch was closed meanwhile.
+            TurnLimitError, BranchTokenError, BranchNotActiveError: if a limit or a budget is used up,
+                or the branch was closed meanwhile.
             Exception: if the model raises an error; text received before that is stored.
         """
         node, messages = path.nodes[-1], messages or project(path.nodes, path.results)
@@ -164,13 +158,7 @@ class Timeline:
         """Return the reply of ``model``, by default the agent's, to ``request``, within the limits.
 
         The thread is neither sent nor changed. Files of the thread are sent if the request refers
-        to them. The usage is added to ``total``.
-
-        Raises:
-            TurnLimitError: if a limit is used up.
-            BranchTokenError: if the budget of the branch is used up.
-            BranchNotActiveError: if the branch was closed meanwhile.
-            Exception: if the model raises an error.
+        to them. The usage is added to ``total``. The errors are the same as of :meth:`reply`.
         """
         request = await self.with_files(request)
         async with self._admitted(request, aside=True) as admitted:

@@ -46,14 +46,7 @@ from anabranch.tree import NO_RESULT_CONTENT, Node, Result
 
 
 class ToolBatch:
-    """The tools that one reply of the model calls, run together.
-
-    Args:
-        timeline: the path that the line extends.
-        tools: the agent's tools, by name.
-        writer: extends the line at its end.
-        continuation: the rules by which the turn continues at questions.
-    """
+    """The tools that one reply of the model calls, run together; ``writer`` extends their line."""
 
     def __init__(
         self,
@@ -88,10 +81,8 @@ class ToolBatch:
             the line, if a tool waits for answers or sleeps, or another process has ended the batch.
 
         Raises:
-            OtherVersionError: if only other code can continue a tool; the other tools have run as
-                far as possible.
-            UnreachableError: if a tool can only continue later; the other tools have run as far as
-                possible.
+            OtherVersionError, UnreachableError: if only other code, or only a later turn, can continue
+                a tool; the other tools have run as far as possible.
         """
         await self._store_placeholders()
         while True:
@@ -236,7 +227,6 @@ class ToolBatch:
         await self._timeline.dependencies.listener(ToolNoticed(self._line.caller.id, use, notice))
 
     def here(self, use: ToolUseBlock, round_: AskedRound | None = None) -> ToolUse:
-        """Return the data that a tool gets for one use, with the questions of its last round."""
         return ToolUse(
             use,
             self._line.caller,

@@ -83,7 +83,6 @@ _QUESTION, _OTHER, _OVER, _LEFT = "question", "other", "time_over", "left"
 
 
 def dump_ask(ask: Ask) -> dict[str, JsonValue]:
-    """Return ``ask`` in the form that a node's data stores."""
     request = ask.request.model_dump(mode="json", exclude_none=True)
     return {"step_id": ask.step_id, "kind": ask.kind, "request": request}
 
@@ -96,7 +95,6 @@ def load_ask(stored: Mapping[str, JsonValue]) -> Ask:
 
 
 def asked_text(ask: Ask) -> str:
-    """Return the text of ``ask`` for the question's node."""
     request: Question | FrontEndCall = ask.request
     if isinstance(request, FrontEndCall):
         return f"Run {request.tool} in the application."
@@ -155,7 +153,6 @@ def answer_data(question: Node, reply: Given, *, other: bool) -> dict[str, JsonV
 
 
 def answer_text(reply: Given) -> str:
-    """Return the text of ``reply`` for the answer's node."""
     if isinstance(reply, ErrorReply):
         return "error"
     if isinstance(reply, FrontEndResult):
@@ -168,7 +165,6 @@ def answer_text(reply: Given) -> str:
 
 
 def question_id(answer: Node) -> str:
-    """Return the id of the question that the node ``answer`` answers."""
     return str(answer.data.get(_QUESTION, answer.parent_id))
 
 
@@ -178,7 +174,6 @@ def is_other_answer(answer: Node) -> bool:
 
 
 def reply_of(answer: Node) -> Given:
-    """Return the reply that the node ``answer`` stores."""
     beside = {"state", _QUESTION, _OTHER}  # an earlier release stored a state with each answer
     given = {name: value for name, value in answer.data.items() if name not in beside}
     if _OVER in given:
@@ -205,7 +200,6 @@ def recorded_reply(answer: Node) -> Answer | None:
 
 
 def same_reply(answer: Node, reply: Given) -> bool:
-    """Whether the node ``answer`` stores ``reply``."""
     return _plain(reply_of(answer)) == _plain(reply)
 
 

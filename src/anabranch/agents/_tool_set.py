@@ -36,11 +36,7 @@ class TendedSource(ToolSource, Protocol):
 
 
 class ToolSet(Mapping[str, UsableTool]):
-    """The tools of an agent by name, read from its sources at each use.
-
-    Args:
-        given: tools, and sources of tools.
-    """
+    """The tools of an agent by name, read from its sources at each use."""
 
     def __init__(self, given: Iterable[Tool[Any] | AgentTool | ToolSource]) -> None:
         self._own: dict[str, UsableTool] = {}
@@ -54,15 +50,12 @@ class ToolSet(Mapping[str, UsableTool]):
                 )
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return the specifications of the tools for a model."""
         return tuple(tool.spec for tool in self._now().values())
 
     def with_source(self, source: ToolSource) -> ToolSet:
-        """Return a set of these tools and of the tools of another source."""
         return ToolSet([*self._own.values(), *self._sources, source])
 
     def warn_of_too_many(self, model: object) -> None:
-        """Log a warning if there are more tools than a request to ``model`` can have."""
         if excess := self.excess(model):
             logger.warning(excess)
 
@@ -86,9 +79,6 @@ class ToolSet(Mapping[str, UsableTool]):
         """Return the version of the tools' code: the ``given`` one, or else a digest of the code.
 
         Tools of sources come and go, and do not count.
-
-        Raises:
-            ValueError: if the given version is invalid.
         """
         called = (each.tool for each in self._own.values() if isinstance(each, CalledTool))
         return code_version(called, given)

@@ -35,9 +35,8 @@ class Turn:
     async def run(self, path: Path, messages: RequestMessages | None = None) -> Node:
         """Continue ``path`` until the model calls no tool, its tools wait, or its branch returns.
 
-        Returns the last node. The turn also ends while tools wait for answers. Then its last node
-        is a question, an answer, or the node that has called the tools. ``messages`` is the path as
-        messages, if the caller has them already.
+        Returns the last node; while tools wait for answers, that is a question, an answer, or the node
+        that has called the tools. ``messages`` is the path as messages, if the caller has them already.
 
         Raises:
             TurnLimitError: if a limit is reached; the thread can be continued.
@@ -63,7 +62,6 @@ class Turn:
         return node if self.continuation.is_over else await self.run(around)
 
     def continues_after(self, node: Node) -> bool:
-        """Whether the model must reply after ``node``."""
         working = self.timeline.branch_of_folding
         has_returned = working is not None and working.returned is not None
         return node.kind == "results" and not has_returned and not self.continuation.is_over

@@ -26,7 +26,6 @@ class Spent:
     branches: int = 0
 
     def __add__(self, other: Spent) -> Spent:
-        """Return the sum of this usage and ``other``."""
         return Spent(
             self.tokens + other.tokens, self.cost + other.cost, self.branches + other.branches
         )
@@ -62,7 +61,6 @@ class UsageTotal:
     Attributes:
         usage: the sum of usages; ``None`` without a report.
         cost: the sum of costs; ``None`` if no cost is known.
-        requests: the number of requests.
         estimate: an estimate for requests without reported usage.
     """
 
@@ -78,7 +76,6 @@ class UsageTotal:
         requests: int = 1,
         estimate: Spent | None = None,
     ) -> None:
-        """Add the usage and cost of one request, or of several."""
         self.requests += requests
         if estimate is not None:
             self.estimate = (self.estimate or Spent()) + estimate
@@ -128,11 +125,7 @@ class SideUsage:
 
 
 async def spent_in_turn(store: TreeStore, node: Node) -> Spent:
-    """Return the usage so far, branches included, of the turn to which ``node`` belongs.
-
-    Raises:
-        StoreError: if the store fails.
-    """
+    """Return the usage so far, branches included, of the turn to which ``node`` belongs."""
     tree = await store.tree(node.thread_id)
     known = {each.id: each for each in tree.nodes}
     path = [node]

@@ -55,8 +55,6 @@ class WorkingBranch:
     """The open branch of ``service`` in which a model works.
 
     Attributes:
-        service: has the branch's record.
-        id: the id of the branch.
         is_fork: whether this is a branch of ``branch_self`` inside the branch, which cannot return.
         is_summarising: whether the last request may use the tokens that are held back for a
             summary.
@@ -84,7 +82,6 @@ class WorkingBranch:
 
     @property
     def seconds_left(self) -> float:
-        """The seconds until the branch's deadline."""
         return self.service.seconds_left(self._branch)
 
     def fork(self) -> WorkingBranch:
@@ -130,13 +127,8 @@ class WorkingBranch:
         """Wait until this branch's budget and the turn's ``meter`` allow ``request``.
 
         The request waits for other requests in this branch while the rest of their reservations may
-        be enough for it.
-
-        Args:
-            request: the request; the remaining tokens reduce its ``max_tokens``.
-            meter: the meter of the turn.
-            aside: whether the request is outside of the branch's path, so that all its tokens are
-                new.
+        be enough for it. The remaining tokens reduce its ``max_tokens``. All tokens of a request ``aside``,
+        outside of the branch's path, are new.
 
         Raises:
             BranchTokenError: if the budget is too small for the request.
@@ -155,11 +147,7 @@ class WorkingBranch:
             admission.reserved.release()
 
     async def create(self, creating: Callable[..., Awaitable[CreatedBranch]]) -> CreatedBranch:
-        """Create a branch inside this one; ``creating`` gets the tokens reserved by open requests.
-
-        Raises:
-            FoldingError: if the branch cannot be created.
-        """
+        """Create a branch inside this one; ``creating`` gets the tokens reserved by open requests."""
         while True:
             async with self._lock:
                 try:

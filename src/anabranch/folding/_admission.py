@@ -34,9 +34,8 @@ MARK, END = "@", "/"
 class Owner:
     """A principal that reads and writes branches.
 
-    Attributes:
-        principal: the principal; empty for callers that are not distinguished. ``None`` is the host
-            itself, which finds everything, and names sessions as they are stored.
+    ``principal`` is empty for callers that are not distinguished. ``None`` is the host itself, which
+    finds everything, and names sessions as they are stored.
     """
 
     principal: str | None
@@ -49,7 +48,6 @@ class Owner:
         return session_id if self.owns(session_id) else f"{self._scope}{END}{session_id}"
 
     def owns(self, stored: str) -> bool:
-        """Return whether the session with this stored name belongs to the owner."""
         if self.principal is None:
             return True
         if not self.principal:
@@ -123,13 +121,10 @@ MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A new branch that the limits allow, and the changed records of its parent and session.
+    """A new branch that the limits allow, not yet active, and its changed parent and session.
 
-    Attributes:
-        branch: the branch, created and not active.
-        parent: the parent, which holds the branch's budget; ``None`` directly below the session.
-        session: the session of the branch.
-        parent_left: tokens that the parent, or the session, has left; ``None`` for no limit.
+    ``parent`` holds the branch's budget; it is ``None`` directly below the session. ``parent_left`` are
+    the tokens that the parent, or the session, has left; ``None`` for no limit.
     """
 
     branch: Branch
@@ -141,11 +136,7 @@ class Admitted:
 def admit(
     new: NewBranch, parent: Branch | None, session: Session, settings: FoldingSettings, now: float
 ) -> Admitted:
-    """Check the limits for a new branch; return the branch, with its parent and session changed.
-
-    Raises:
-        FoldingError: if a limit refuses the branch.
-    """
+    """Check the limits for a new branch; return the branch, with its parent and session changed."""
     depth = 1 if parent is None else parent.depth + 1
     if depth > settings.max_depth:
         raise FoldingError(

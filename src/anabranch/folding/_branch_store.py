@@ -108,7 +108,6 @@ class NewBranch:
     """The parameters of a new branch, with valid texts and numbers.
 
     Attributes:
-        id: the id of the branch.
         session_id: the name of the session, which is created if it is missing. Until the ledger
             places the branch, the name for a new session.
         session_budget: the budget of a new session.
@@ -118,8 +117,6 @@ class NewBranch:
         tokens: the tokens of the description and prompt, which are used immediately.
         is_ready: whether the branch is active immediately; otherwise it is activated later.
         parent_reserved: tokens that open requests of the parent may still take.
-
-    The other fields are those of the record, :class:`Branch`.
     """
 
     id: str
@@ -184,7 +181,6 @@ def account_of(holder: Branch | Session) -> Account:
 
 
 def with_account(holder: H, account: Account) -> H:
-    """Return the branch or session with the used and reserved tokens of ``account``."""
     used, reserved = account.tokens, account.reserved
     if isinstance(holder, Session):
         return replace(holder, budget_used=used, budget_reserved=reserved)
@@ -205,9 +201,7 @@ class BranchRows(Protocol):
         """
         ...
 
-    def branch(self, branch_id: str) -> Branch | None:
-        """Return the branch, or ``None``."""
-        ...
+    def branch(self, branch_id: str) -> Branch | None: ...
 
     def open_children(self, branch_id: str) -> Sequence[Branch]:
         """Return the open children of a branch, the oldest first."""
@@ -217,13 +211,9 @@ class BranchRows(Protocol):
         """Return the open branches of a session at all depths, the oldest first."""
         ...
 
-    def put_session(self, session: Session) -> None:
-        """Insert a session, or replace it."""
-        ...
+    def put_session(self, session: Session) -> None: ...
 
-    def put_branch(self, branch: Branch) -> None:
-        """Insert a branch, or replace it."""
-        ...
+    def put_branch(self, branch: Branch) -> None: ...
 
     def count_open(self, change: int, limit: int | None = None) -> bool:
         """Add ``change`` to the store's number of open branches, unless it would exceed ``limit``.

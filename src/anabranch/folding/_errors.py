@@ -67,7 +67,6 @@ class TooManyBranchesError(FoldingError):
 
 
 def no_active_branch(session_id: str | None) -> FoldingError:
-    """Return the error for a ``branch_return`` outside of any branch."""
     where = "This session" if session_id else "Without session_id or branch_id, the caller"
     return FoldingError(
         "FOLD006",
@@ -77,7 +76,6 @@ def no_active_branch(session_id: str | None) -> FoldingError:
 
 
 def tokens_out_of_range(what: str, tokens: int, least: int, most: int | None) -> FoldingError:
-    """Return the error for a number of tokens that is below ``least`` or above ``most``."""
     upper = "" if most is None else f" and at most {most}"
     return FoldingError(
         "FOLD010", f"{what} is {tokens}; it must be at least {least}{upper} tokens."
@@ -85,7 +83,6 @@ def tokens_out_of_range(what: str, tokens: int, least: int, most: int | None) ->
 
 
 def of_other_session(branch_id: str) -> FoldingError:
-    """Return the error for a branch that belongs to another session."""
     return FoldingError(
         "FOLD022",
         f"Branch {branch_id!r} does not belong to this session. Leave out session_id, or use the"

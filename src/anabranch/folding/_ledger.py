@@ -47,15 +47,9 @@ class BranchEvent:
 
 
 class Ledger:
-    """Creates, charges and closes branches in one transaction.
+    """Creates, charges and closes branches in one transaction, which sees the caller's ``rows`` alone.
 
-    Args:
-        rows: the transaction's records, limited to the caller's.
-        settings: the limits.
-        now: the time of all events in the transaction.
-
-    Attributes:
-        events: the events in order, to be sent after the commit.
+    All events are at the time ``now``, and are sent after the commit.
     """
 
     def __init__(self, rows: OwnedRows, settings: FoldingSettings, now: float) -> None:
@@ -67,11 +61,7 @@ class Ledger:
     # -- finding a branch --------------------------------------------------------------------
 
     def find(self, branch_id: str | None, session_id: str | None) -> str:
-        """Return the id of the named branch, by default of the session's innermost active branch.
-
-        Raises:
-            FoldingError: if there is no such branch, or it belongs to another session.
-        """
+        """Return the id of the named branch, by default of the session's innermost active branch."""
         if branch_id is not None:
             return checked_branch(self._rows.branch(branch_id), branch_id, session_id).id
         inner = None if session_id is None else self.innermost(session_id)
@@ -80,11 +70,7 @@ class Ledger:
         return inner.id
 
     def placed(self, new: NewBranch, parent_id: str | None, session_id: str | None) -> NewBranch:
-        """Return ``new`` with its session and parent, by default the session's innermost branch.
-
-        Raises:
-            FoldingError: if there is no such parent, or it belongs to another session.
-        """
+        """Return ``new`` with its session and parent, by default the session's innermost branch."""
         if parent_id == ROOT:
             parent_id = None
         elif parent_id is not None:
@@ -99,11 +85,7 @@ class Ledger:
     # -- operations on a branch --------------------------------------------------------------
 
     def create(self, new: NewBranch) -> tuple[Branch, int | None]:
-        """Admit a branch; return it with its parent's remaining tokens, ``None`` for no limit.
-
-        Raises:
-            FoldingError: if a limit refuses the branch, or its parent is not active.
-        """
+        """Admit a branch; return it with its parent's remaining tokens, ``None`` for no limit."""
         rows, now = self._rows, self._now
         parent = None if new.parent_id is None else self._active(new.parent_id)
         session = rows.session(new.session_id) or Session(
@@ -136,11 +118,7 @@ class Ledger:
     def charge(
         self, branch_id: str, tokens: int, partial: str | None = None, *, forces: bool = True
     ) -> Branch:
-        """Charge ``tokens`` to a branch; with ``forces``, close a branch whose budget is used up.
-
-        Raises:
-            BranchNotActiveError: if the branch has ended.
-        """
+        """Charge ``tokens`` to a branch; with ``forces``, close a branch whose budget is used up."""
         branch = self._active(branch_id)
         branch = self._charged(
             branch if partial is None else replace(branch, partial=partial), tokens
@@ -152,11 +130,7 @@ class Ledger:
     def complete(
         self, branch_id: str, message: str, tokens: int, *, extract_memory: bool = False
     ) -> Branch:
-        """Close a branch with the message that it returns, after closing its open children.
-
-        Raises:
-            BranchNotActiveError: if the branch has ended.
-        """
+        """Close a branch with the message that it returns, after closing its open children."""
         branch = self._charged(self._active(branch_id), tokens)
         returning = _to_learn_from(branch, extract_memory)
         return self._close(returning, "completed", result=message, error=None)
@@ -290,9 +264,6 @@ class Ledger:
         """Return the record of the branch's owner, with ``change`` added to its open branches.
 
         ``None`` for callers that are not distinguished.
-
-        Raises:
-            TooManyBranchesError: if the number would exceed ``limit``.
         """
         name = account_name(branch.session_id)
         if name is None:
@@ -311,12 +282,7 @@ class Ledger:
 
 
 def checked_branch(found: Branch | None, branch_id: str, session_id: str | None) -> Branch:
-    """Return the branch ``found`` under ``branch_id``, if it belongs to the named session.
-
-    Raises:
-        UnknownBranchError: if there is no such branch.
-        FoldingError: if the branch belongs to another session.
-    """
+    """Return the branch ``found`` under ``branch_id``, if it belongs to the named session."""
     if found is None:
         raise UnknownBranchError(branch_id)
     if session_id is not None and found.session_id != session_id:

@@ -91,13 +91,8 @@ class Done(NamedTuple, Generic[T]):
 class Ledgers:
     """Runs the operations of one service, each in a transaction of its store.
 
-    Args:
-        store: stores the branches.
-        settings: the limits.
-        clock: the time.
-        listener: receives each event once it is stored; its errors are logged.
-        learn: learns from an ended branch and its transcript, if that was asked for; returns
-            whether it will.
+    ``learn`` learns from an ended branch and its transcript, and returns whether it will; it is called
+    if the branch is marked for that. Errors of the ``listener`` are logged.
     """
 
     def __init__(
@@ -118,12 +113,10 @@ class Ledgers:
         self._learning = set[asyncio.Task[bool]]()
 
     async def branch(self, owner: Owner, branch_id: str) -> Branch | None:
-        """Return the branch ``branch_id`` of an owner, or ``None``."""
         found = await self._store.branch(branch_id)
         return found if found and owner.owns(found.session_id) else None
 
     async def branches(self, owner: Owner, session_id: str) -> list[Branch]:
-        """Return all branches of a session that an owner names, the oldest first."""
         return await self._store.branches(owner.stored_name(session_id))
 
     async def do(
@@ -190,7 +183,6 @@ class Ledgers:
         return closed
 
     async def all_learned(self) -> None:
-        """Wait until the memory has learned from all branches that have ended."""
         while learning := set(self._learning):
             await asyncio.wait(learning)
 

@@ -85,9 +85,7 @@ HANGING = 20
 class Injection:
     """Recalls memories for new branches, and lets the memory learn from ended branches.
 
-    Args:
-        settings: limit the memories of a branch, and the wait for them.
-        memory: the memory; ``None`` recalls nothing, and learns nothing.
+    Without a ``memory``, nothing is recalled or learned.
     """
 
     def __init__(
@@ -99,14 +97,12 @@ class Injection:
         self._hanging: set[asyncio.Task[Any]] = set()
 
     def of(self, principal: str | None) -> Injection:
-        """Return a copy of this object that uses the memory of one caller."""
         view = copy(self)
         view._principal = principal or None  # noqa: SLF001 - of this class
         return view
 
     @property
     def is_possible(self) -> bool:
-        """Whether branches have a memory."""
         return self._memory is not None
 
     async def recall(self, branch: Branch, tokens: int) -> Sequence[InjectedItem]:
@@ -146,12 +142,7 @@ class Injection:
         return memory.of(self._principal) if isinstance(memory, MemoryOfCallers) else memory
 
     async def _in_time(self, asking: Coroutine[Any, Any, T], seconds: float) -> T:
-        """Return the result of ``asking``, a request to the memory, within ``seconds``.
-
-        Raises:
-            TimeoutError: if the memory does not answer in time.
-            Exception: if the memory raises.
-        """
+        """Return the result of ``asking``, a request to the memory; after ``seconds``, raise an error."""
         task = asyncio.ensure_future(asking)
         try:
             await asyncio.wait({task}, timeout=seconds)

@@ -351,11 +351,7 @@ class BranchService:
     # -- checks ------------------------------------------------------------------------------
 
     def _checked_numbers(self, budget: int | None, timeout: float | None) -> float:
-        """Check the budget and timeout of a new branch; return the timeout.
-
-        Raises:
-            FoldingError: if the budget or the timeout is out of range.
-        """
+        """Check the budget and timeout of a new branch; return the timeout."""
         settings = self.settings
         timeout = settings.default_timeout_seconds if timeout is None else timeout
         if budget is not None and not 1 <= budget <= settings.max_budget:

@@ -31,11 +31,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class BranchTexts:
-    """Checks and cleans texts.
+    """Checks and cleans texts; refuses a text whose search for secrets fails.
 
-    Args:
-        settings: the maximum lengths.
-        scrub: removes secrets; ``None`` leaves texts unchanged.
+    ``scrub`` removes secrets; ``None`` leaves texts unchanged.
     """
 
     def __init__(self, settings: FoldingSettings, scrub: Scrubber | None) -> None:
@@ -43,31 +41,18 @@ class BranchTexts:
         self._scrub = scrub
 
     async def checked(self, field: str, text: str, limit: int) -> str:
-        """Return a text without control characters and secrets, after checking its length.
-
-        Raises:
-            FoldingError: if the text is blank or too long, or the search for secrets failed.
-        """
+        """Return a text without control characters and secrets, after checking its length."""
         clean = _CONTROL.sub("", text)
         if not clean.strip() or len(clean) > limit:
             raise _unfit(field, clean, limit)
         return await self.scrubbed(field, clean)
 
     async def draft(self, partial: str | None) -> str | None:
-        """Return a branch's partial result without secrets, or ``None`` if it is blank.
-
-        Raises:
-            FoldingError: if the search for secrets failed.
-        """
+        """Return a branch's partial result without secrets, or ``None`` if it is blank."""
         clean = _CONTROL.sub("", partial or "")[: self._settings.max_message_length]
         return await self.scrubbed("partial", clean) if clean.strip() else None
 
     async def scrubbed(self, field: str, text: str) -> str:
-        """Return a text without secrets.
-
-        Raises:
-            FoldingError: if the search for secrets failed.
-        """
         if self._scrub is None:
             return text
         try:
@@ -82,11 +67,7 @@ class BranchTexts:
 
 
 def checked_id(field: str, given: str | None) -> str | None:
-    """Return the id that a caller gives, or ``None``, after checking its form.
-
-    Raises:
-        FoldingError: if the id is blank or too long.
-    """
+    """Return the id that a caller gives, or ``None``, after checking its form."""
     if given is None:
         return None
     if not given.strip() or len(given) > MAX_ID:
@@ -96,7 +77,6 @@ def checked_id(field: str, given: str | None) -> str | None:
 
 
 def _unfit(field: str, text: str, limit: int) -> FoldingError:
-    """Return the error for a text that is blank or too long, ``None`` for any other text."""
     length = len(text) if text.strip() else 0
     problem = f"has {length} characters" if length > limit else "is empty"
     must = f"it must have 1 to {limit} characters that are not blank"

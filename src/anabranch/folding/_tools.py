@@ -76,7 +76,6 @@ class BranchRecord(BaseModel):
 
     @classmethod
     def of(cls, branch: Branch) -> Self:
-        """Return the record of a branch."""
         same = {name: getattr(branch, name) for name in _SAME}
         return cls(
             **same,

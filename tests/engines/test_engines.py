@@ -9,11 +9,13 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from anabranch.engines import DBOSEngine, InProcessEngine
+from anabranch.engines import DBOSEngine, Engine, InProcessEngine
 from anabranch.engines._dbos import unwaited
 from anabranch.errors import StoreError
+from anabranch.testing import TestEngine
 from tests.postgres import Server
 from tests.suites.engine_checks import ENGINE_CHECKS, EngineCheck
+from tests.suites.engine_samples import Worker
 
 every_check = pytest.mark.parametrize("check", ENGINE_CHECKS, ids=lambda check: check.__name__)
 
@@ -54,6 +56,17 @@ def test_no_commit_of_dbos_waits_for_the_disk(postgres: Server) -> None:
         ).fetchone()
     [schema] = url.normalized_query["options"]
     assert found == ("off", schema.removeprefix("-csearch_path="))
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [InProcessEngine(), TestEngine(1), DBOSEngine("postgresql://127.0.0.1/unreached")],
+    ids=lambda engine: type(engine).__name__,
+)
+async def test_an_engine_refuses_a_worker_that_may_advance_no_call(engine: Engine) -> None:
+    said = r"concurrency must be at least 1, got 0\. Give the number"
+    with pytest.raises(ValueError, match=said):
+        await engine.work({"a": "1"}, Worker().advance, 0)
 
 
 @pytest.mark.parametrize("url", ["sqlite:///engine.db", "memory:"])

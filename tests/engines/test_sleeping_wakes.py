@@ -1,24 +1,18 @@
-"""Wakes that sleep cost what they are: no task and no timer each, and nothing once they are gone."""
+"""Wakes that sleep in this process cost no task and no timer each."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-import tracemalloc
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Callable
 
 from anabranch._aio import Timer
 from anabranch.engines import InProcessEngine, Wake
-from anabranch.engines._waiting_wakes import WaitingWakes
 from anabranch.testing import ManualClock
-from tests.suites.engine_samples import a_wake, working
+from tests.suites.engine_samples import Worker, a_wake, working
 
 SLEEPERS = 10_000
 WEEK = 7 * 24 * 3600.0
-BYTES_OF_A_WAKE = 1000
-"""Far more than a sleeping wake takes, and far less than a task."""
 
 
 class CountingClock(ManualClock):
@@ -39,13 +33,6 @@ def sleepers(now: float) -> list[Wake]:
     ]
     random.Random(1).shuffle(wakes)
     return wakes
-
-
-@pytest.fixture
-def traced() -> Iterator[None]:
-    tracemalloc.start()
-    yield
-    tracemalloc.stop()
 
 
 async def test_ten_thousand_sleepers_are_woken_in_order_of_time() -> None:
@@ -76,24 +63,23 @@ async def test_ten_thousand_sleepers_are_woken_in_order_of_time() -> None:
     assert (await engine.backlog()).waiting == 0
 
 
-@pytest.mark.usefixtures("traced")
-def test_a_sleeper_takes_little_memory() -> None:
-    waiting = WaitingWakes()
-    wakes = sleepers(0.0)
-    before, _ = tracemalloc.get_traced_memory()
-    for wake in wakes:
-        waiting.add(wake)
-    after, _ = tracemalloc.get_traced_memory()
-    assert after - before < SLEEPERS * BYTES_OF_A_WAKE
+async def test_due_wakes_of_other_versions_are_not_read_to_find_the_next_wake() -> None:
+    class CountedWake(Wake):
+        """A wake that counts how often its version is read."""
 
+        reads = 0
 
-@pytest.mark.usefixtures("traced")
-def test_sleepers_that_come_earlier_leave_nothing_behind() -> None:
-    waiting = WaitingWakes()
-    waiting.add(a_wake("other", not_before=1.0))
-    before, _ = tracemalloc.get_traced_memory()
+        def __getattribute__(self, name: str) -> object:
+            CountedWake.reads += name == "version"
+            return super().__getattribute__(name)
+
+    engine, worker = InProcessEngine(), Worker()
     for number in range(SLEEPERS):
-        waiting.add(a_wake("c", not_before=WEEK - number))
-    after, _ = tracemalloc.get_traced_memory()
-    assert len(waiting) == 2
-    assert after - before < SLEEPERS * BYTES_OF_A_WAKE / 10
+        await engine.wake(CountedWake(f"c{number}", "0", "a", version="other"))
+    CountedWake.reads = 0
+    async with working(engine, worker.advance):
+        for number in range(10):
+            await engine.wake(a_wake("mine", str(number)))
+        await worker.until_turn("mine", "9", "the last of this version")
+    assert CountedWake.reads == 0
+    assert (await engine.backlog()).waiting == SLEEPERS

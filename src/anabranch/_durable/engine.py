@@ -113,6 +113,9 @@ class Engine(Protocol):
             advance: advances the call of a wake.
             concurrency: the most calls that this worker advances at the same time; all workers
                 should have the same number.
+
+        Raises:
+            ValueError: if ``concurrency`` is less than 1.
         """
         ...
 

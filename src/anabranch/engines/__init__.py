@@ -4,11 +4,10 @@ The port is ``Engine``; it belongs to ``_durable``, and this package exports it 
 The store is the truth, and an engine knows names and times only: a lost wake costs time, and no
 result.
 
-    _waiting_wakes.py  the waiting wakes of a process, in order
-    _advances.py       one advance of a call at a time, and retries
-    _in_process.py     tasks of this process
-    _dbos.py           queues in Postgres, by DBOS (extra ``dbos``)
-    _dbos_worker.py    a worker of DBOS in this process
+    _advances.py     one advance of a call at a time, and retries
+    _in_process.py   tasks of this process
+    _dbos.py         queues in Postgres, by DBOS (extra ``dbos``)
+    _dbos_worker.py  a worker of DBOS in this process
 """
 
 from typing import TYPE_CHECKING

@@ -22,6 +22,19 @@ FIRST_RETRY, LONGEST_RETRY = 1.0, 60.0
 """Seconds until a failed advance is repeated; the first pause doubles up to the longest."""
 
 
+def check_concurrency(concurrency: int) -> None:
+    """Check the number of calls that a worker may advance at the same time.
+
+    Raises:
+        ValueError: if the worker could advance no call.
+    """
+    if concurrency < 1:
+        raise ValueError(
+            f"concurrency must be at least 1, got {concurrency}."
+            " Give the number of calls that the worker advances at the same time."
+        )
+
+
 @dataclass(slots=True)
 class _Running:
     """An advance in progress, and the wakes that came for the same call meanwhile."""

@@ -24,7 +24,7 @@ from dbos import DBOS, DBOSClient
 
 from anabranch._aio import Clock, SystemClock, pause, run_every, run_shielded
 from anabranch._durable import Advance, Backlog, Wake
-from anabranch.engines._advances import Advances
+from anabranch.engines._advances import Advances, check_concurrency
 from anabranch.engines._dbos_worker import (
     APPLICATION,
     WORKFLOW,
@@ -103,7 +103,9 @@ class DBOSEngine:
 
         Raises:
             StoreError: if the database cannot be reached, or this process has a worker already.
+            ValueError: if ``concurrency`` is less than 1.
         """
+        check_concurrency(concurrency)
         client = await self._connected()
         queues = await self._asking(register_queues(client, tools, concurrency))
         taking = DBOSWorker(lambda wake: self._advance(wake, advance), concurrency)

@@ -7,13 +7,15 @@ work, as with every engine.
 from __future__ import annotations
 
 import asyncio
+import heapq
+from collections import defaultdict
 from collections.abc import Mapping
+from itertools import count
 from typing import NoReturn
 
 from anabranch._aio import Clock, SystemClock, cancel_and_wait
 from anabranch._durable import Advance, Backlog, Wake
-from anabranch.engines._advances import Advances
-from anabranch.engines._waiting_wakes import WaitingWakes
+from anabranch.engines._advances import Advances, check_concurrency
 from anabranch.errors import StoreError
 
 
@@ -26,8 +28,11 @@ class InProcessEngine:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._waiting = WaitingWakes()
-        self._advances = Advances(self._clock, self._waiting.add)
+        self._queues: defaultdict[tuple[str, str], list[tuple[float, int, Wake]]] = defaultdict(
+            list
+        )
+        self._order = count()
+        self._advances = Advances(self._clock, self._add)
         self._running: dict[asyncio.Task[None], Wake] = {}
         self._listeners: set[asyncio.Event] = set()
         self._is_closed = False
@@ -40,6 +45,7 @@ class InProcessEngine:
     async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
         """See :meth:`Engine.work`."""
         self._check_open()
+        check_concurrency(concurrency)
         mine: set[asyncio.Task[None]] = set()
         changed = asyncio.Event()
         self._listeners.add(changed)
@@ -49,7 +55,7 @@ class InProcessEngine:
                 mine &= self._running.keys()
                 while len(mine) < concurrency and (wake := self._next(tools)):
                     mine.add(self._start(wake, advance))
-                await self._until_next(changed, is_full=len(mine) >= concurrency)
+                await self._until_next(tools, changed, is_full=len(mine) >= concurrency)
         finally:
             self._listeners.discard(changed)
             await cancel_and_wait(list(mine))
@@ -58,7 +64,7 @@ class InProcessEngine:
     async def backlog(self) -> Backlog:
         """See :meth:`Engine.backlog`."""
         self._check_open()
-        return Backlog(len(self._waiting), len(self._running))
+        return Backlog(sum(map(len, self._queues.values())), len(self._running))
 
     async def close(self) -> None:
         """Close the engine, which then refuses every further operation."""
@@ -66,13 +72,17 @@ class InProcessEngine:
 
     # -- a worker ----------------------------------------------------------------------------
 
+    def _first(self, tools: Mapping[str, str]) -> list[tuple[float, int, Wake]] | None:
+        """Return the queue with the earliest wake that a worker with ``tools`` may take."""
+        names = {(tool, version) for tool, own in tools.items() for version in ("", own)}
+        queues = [self._queues[name] for name in names & self._queues.keys()]
+        return min(filter(None, queues), default=None)
+
     def _next(self, tools: Mapping[str, str]) -> Wake | None:
-        """Take the next wake that this worker may advance."""
-
-        def allowed(wake: Wake) -> bool:
-            return wake.tool in tools and wake.version in {"", tools[wake.tool]}
-
-        return self._waiting.take(self._clock.now(), allowed)
+        """Take the earliest due wake, or return ``None``."""
+        first = self._first(tools)
+        is_due = first is not None and first[0][0] <= self._clock.now()
+        return heapq.heappop(first)[-1] if first and is_due else None
 
     def _start(self, wake: Wake, advance: Advance) -> asyncio.Task[None]:
         task = asyncio.ensure_future(self._run(wake, advance))
@@ -88,10 +98,12 @@ class InProcessEngine:
         del self._running[task]
         self._notify()
 
-    async def _until_next(self, changed: asyncio.Event, *, is_full: bool) -> None:
+    async def _until_next(
+        self, tools: Mapping[str, str], changed: asyncio.Event, *, is_full: bool
+    ) -> None:
         """Wait for a change, or for the time of the next wake."""
-        due = None if is_full else self._waiting.next_time()
-        timer = None if due is None else self._clock.call_at(due, changed.set)
+        first = None if is_full else self._first(tools)
+        timer = None if first is None else self._clock.call_at(first[0][0], changed.set)
         try:
             await changed.wait()
         finally:
@@ -99,7 +111,9 @@ class InProcessEngine:
                 timer.cancel()
 
     def _add(self, wake: Wake) -> None:
-        self._waiting.add(wake)
+        # A wake that is due already comes after those that were due before.
+        due = max(wake.not_before, self._clock.now())
+        heapq.heappush(self._queues[wake.tool, wake.version], (due, next(self._order), wake))
         self._notify()
 
     def _notify(self) -> None:

@@ -100,6 +100,35 @@ async def test_a_round_that_meets_a_stores_error_is_not_recorded_as_failed(
     assert await store.round("call_1", 1) is None
 
 
+@tool
+async def ends(ctx: BranchContext, by: str) -> str:
+    """Do something, then end the round by a question, a value or an error."""
+    await ctx.step(note, "done", undo=forget if by == "asks" else None)
+    if by == "asks":
+        await ctx.elicit(Number, "n?")
+    if by == "fails":
+        raise ToolError("no seat")
+    return "a seat"
+
+
+@pytest.mark.parametrize("by", ["asks", "returns", "fails"])
+async def test_a_round_whose_end_the_store_refuses_is_repeated_at_once_without_its_effects(
+    quick: Modelled, by: str
+) -> None:
+    """The worker releases the lease, since the refused write did not."""
+    desk = Desk(ends, always(n=1), arguments={"by": by})
+    refusing = Switch(quick, only="end_round")
+    refusing.is_off = True
+    with pytest.raises(ToolError, match=UNAVAILABLE):
+        await desk.send(refusing)
+    refused: CallRecord | None = quick.model.find("call_1")
+    assert refused is not None
+    assert (refused.state, refused.lease) == ("ready", None)
+    again = await desk.play(quick)
+    assert again == (("error", "no seat") if by == "fails" else ("value", "a seat"))
+    assert DONE == ["done"]
+
+
 async def test_the_reaper_tries_again_when_the_store_fails_while_it_reads_a_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -1,0 +1,58 @@
+"""A worker on DBOS deletes old wakes, however many there are, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import psycopg
+
+from anabranch.engines import DBOSEngine, Wake
+from tests.engines.worker_process import worker
+from tests.patience import PATIENCE
+from tests.postgres import Server
+
+HOUR, MARGIN = 3600, 300
+"""The seconds of an hour, and the seconds between a time of the test and the deadline next to it."""
+
+COPY = """
+INSERT INTO dbos.workflow_status
+    (workflow_uuid, status, completed_at, started_at_epoch_ms,
+     name, created_at, updated_at, priority, application_name)
+SELECT %(name)s || number, %(status)s, %(done)s, %(taken)s,
+     name, created_at, updated_at, priority, application_name
+FROM dbos.workflow_status, generate_series(1, %(times)s) AS number
+WHERE name = 'anabranch.advance' AND status = 'ENQUEUED'
+"""
+
+
+async def test_a_worker_deletes_all_wakes_done_an_hour_ago_or_lost_a_day_ago(
+    postgres: Server,
+) -> None:
+    url, now = postgres.new_url(), time.time()
+    engine = DBOSEngine(url)
+    await engine.wake(Wake("waits", "0", "missing"))
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+
+        async def copy(name: str, status: str, seconds: float, times: int) -> None:
+            taken = int((now - seconds) * 1000)
+            done = taken if status == "SUCCESS" else None
+            row = {"name": name, "status": status, "taken": taken, "done": done, "times": times}
+            await connection.execute(COPY, row)
+
+        async def stored() -> set[str]:
+            names = await connection.execute("SELECT workflow_uuid FROM dbos.workflow_status")
+            return {name.partition("/")[0] async for (name,) in names}
+
+        # At 1,000 wakes in each of its passes, ten seconds apart, a worker would run out of patience.
+        await copy("done/", "SUCCESS", HOUR + MARGIN, 6_001)
+        await copy("done just now/", "SUCCESS", HOUR - MARGIN, 2)
+        await copy("lost/", "PENDING", 24 * HOUR + MARGIN, 1_001)
+        await copy("runs/", "PENDING", 24 * HOUR - MARGIN, 2)
+        kept = {"waits", "done just now", "runs"}
+        assert await stored() == {*kept, "done", "lost"}
+        async with worker(url, "dbos"), asyncio.timeout(PATIENCE):
+            while {"done", "lost"} & (left := await stored()):
+                pass
+        assert left == kept
+    await engine.close()

@@ -41,7 +41,6 @@ class CallState(StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Whether the call has not ended."""
         return self in OPEN
 
 

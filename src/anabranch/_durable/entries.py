@@ -24,10 +24,8 @@ Deadlines = Mapping[str, float | None]
 class StoredEntry(NamedTuple):
     """The content of one stored entry.
 
-    Attributes:
-        entry: the entry of a step.
-        compensation: the compensation that the step has registered, without the step's id.
-        deadlines: the deadlines of the branches that began or ended since the entry before.
+    ``compensation`` is the one that the step has registered, without the step's id. ``deadlines``
+    has the deadlines of the branches that began or ended since the entry before.
     """
 
     entry: Entry
@@ -41,17 +39,14 @@ def dump_answer(answer: Answer) -> str:
 
 
 def load_answer(text: str) -> Answer:
-    """Return the answer that :func:`dump_answer` has written."""
     return Answer(*json.loads(text))
 
 
 def dump_answers(answers: Mapping[str, Answer]) -> dict[str, str]:
-    """Return answers as texts, by step."""
     return {step_id: dump_answer(answer) for step_id, answer in answers.items()}
 
 
 def load_answers(texts: Mapping[str, str]) -> dict[str, Answer]:
-    """Return the answers that :func:`dump_answers` has written."""
     return {step_id: load_answer(text) for step_id, text in texts.items()}
 
 
@@ -65,7 +60,6 @@ def dump_entry(
 
 
 def load_entry(text: str) -> StoredEntry:
-    """Return the entry in a text of :func:`dump_entry`."""
     kind, asked, value, error, tokens, undo, deadlines = json.loads(text)
     compensation = None if undo is None else Compensation("", *undo)
     return StoredEntry(Entry(kind, asked, value, error, tokens), compensation, deadlines)
@@ -154,7 +148,6 @@ def notes_text(
 
 
 def load_notes(text: str) -> Notes:
-    """Return the notes in a text; empty notes for an empty text, as a line's first round has."""
     if not text:
         return Notes()
     noted: dict[str, Any] = json.loads(text)
@@ -175,11 +168,7 @@ PAGE = "page"
 
 
 async def waiting_round(store: CallStore, journal: Journal, now: float) -> RoundRecord | None:
-    """Return the round whose questions the call of ``journal`` waits for, or ``None``.
-
-    Raises:
-        StoreError: if the store failed.
-    """
+    """Return the round whose questions the call of ``journal`` waits for, or ``None``."""
     record = await store.find(journal.line)
     last = await store.last_round(journal.line)
     waits = record is not None and record.state.is_open and record.deadline > now
@@ -191,10 +180,7 @@ async def enter(
 ) -> bool:
     """Store the answer to an open question, and the deadline of the client's next request.
 
-    Returns false if another answer is stored already, or the call takes no answers any more.
-
-    Raises:
-        StoreError: if the store failed, or no longer has the call.
+    Return false if another answer is stored already, or the call takes no answers any more.
     """
     text = dump_answer(Answer(answer.value))
     stored = await store.answer(journal.line, {step_id: text}, by=PAGE, deadline=deadline)
@@ -202,11 +188,7 @@ async def enter(
 
 
 async def entered(store: CallStore, journal: Journal) -> dict[str, Answer]:
-    """Return the answers to open questions that were entered on pages, by step.
-
-    Raises:
-        StoreError: if the store failed.
-    """
+    """Return the answers to open questions that were entered on pages, by step."""
     inbox = await store.answers(journal.line)
     given = {step: load_answer(each.text) for step, each in inbox.items() if each.by == PAGE}
     return journal.to_open(given)

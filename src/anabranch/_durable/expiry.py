@@ -42,16 +42,13 @@ PATIENCE = 60.0
 
 
 class Reaper:
-    """Ends the expired calls of ``tools``.
+    """Ends the expired calls of ``tools``; calls of other tools are left to servers that have these.
 
     Args:
         calls: has the store, and the clock.
-        tools: the tools by name; calls of other tools are left to servers that have these.
+        tools: the tools by name.
         patience: seconds that a pass waits for compensations.
         runtime_of: returns the environment of a call; by default, that of ``calls``.
-
-    Raises:
-        ValueError: if ``calls`` has no store.
     """
 
     def __init__(
@@ -78,10 +75,8 @@ class Reaper:
     async def expire(self) -> int:
         """End the expired calls, and delete old ones; return the number of calls that have ended.
 
-        A failure with one call is logged, and the other calls are ended.
-
-        Raises:
-            StoreError: if the store does not answer.
+        A failure with one call is logged, and the other calls are ended. Raises ``StoreError`` if
+        the store does not answer.
         """
         store, now = self._policy.store, self._calls.runtime.clock.now()
         ended, seen, limit = 0, set(self._ending), BATCH
@@ -105,10 +100,7 @@ class Reaper:
     async def end(self, line: str) -> bool:
         """End a call now, whatever its deadline; after a failure, the next pass tries again.
 
-        Returns false, without any change, if another worker runs the call.
-
-        Raises:
-            StoreError: if the store does not answer.
+        Return false, without any change, if another worker runs the call.
         """
         store = self._policy.store
         async with self._lease(line) as lease:
@@ -147,7 +139,6 @@ class Reaper:
         del self._ending[line]
 
     def _lease(self, line: str) -> Lease:
-        """Return an object with which to take the lease on a call."""
         store, clock, seconds = self._policy.store, self._calls.runtime.clock, self._policy.lease
         return Lease(store, line, clock, seconds=seconds)
 
@@ -176,7 +167,6 @@ class Reaper:
         return False
 
     async def _compensate(self, record: CallRecord, tool: Tool[Any], lease: Lease) -> bool:
-        """Run the compensations of a call; return whether all have succeeded."""
         store, line = self._policy.store, record.call_id
         try:
             journal = await latest_journal(store, record)

@@ -94,8 +94,6 @@ logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 
 class RunningCalls:
-    """The calls, and rounds of calls, that run in a server now."""
-
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Future[None], asyncio.Task[Any]] = {}
 

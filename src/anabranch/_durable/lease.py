@@ -32,20 +32,14 @@ The pause doubles up to the longest.
 
 
 class Leases(Protocol):
-    """A store of leases, each under the name of a job."""
-
     @property
-    def processes(self) -> Processes:
-        """The processes that share the store."""
-        ...
+    def processes(self) -> Processes: ...
 
     async def renew(self, name: str, owner: str, until: float, /) -> bool:
         """Extend a lease, even an ended lease; return false if ``owner`` does not have it."""
         ...
 
-    async def release(self, name: str, owner: str, /) -> None:
-        """Release a lease; do nothing if ``owner`` does not hold it."""
-        ...
+    async def release(self, name: str, owner: str, /) -> None: ...
 
 
 class RenewedLease:
@@ -94,13 +88,7 @@ class RenewedLease:
         await run_shielded(self._release())
 
     async def take_by(self, ask: Callable[[float], Awaitable[T]]) -> T:
-        """Take the lease by ``ask``, and renew it from then on; return the result of ``ask``.
-
-        ``ask`` asks the store for the lease, until the given time.
-
-        Raises:
-            StoreError: if the store failed.
-        """
+        """Take the lease until a time by ``ask``, and renew it from then on; return the result of ``ask``."""
         await self._processes.enter()
         until = self._clock.now() + self._seconds
         self._may_be_held = True
@@ -114,9 +102,8 @@ class RenewedLease:
     async def while_held(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of ``work``; run it again if the store fails while the lease is held.
 
-        Raises:
-            StoreError: if the store failed until the lease ran out, or for as long as a lease
-                lasts; or if the store does not have the call.
+        Raises ``StoreError`` if the store failed until the lease ran out, or for as long as a lease
+        lasts.
         """
         wait, last = FIRST_RETRY, self._clock.now() + self._seconds
         while True:
@@ -133,11 +120,9 @@ class RenewedLease:
             wait = min(2 * wait, LONGEST_RETRY)
 
     def check(self) -> None:
-        """Check that the lease is still held.
+        """Raise ``StoreError`` if the lease has run out, so that another worker may run the call by now.
 
-        Raises:
-            StoreError: if the lease has run out, because this process was suspended or the store
-                did not answer. Another worker may run the call by now.
+        It runs out if this process was suspended, or if the store did not answer.
         """
         if self.is_over:
             raise StoreError(f"The lease on {self._what} has run out. Try again.")
@@ -193,14 +178,7 @@ class RenewedLease:
 
 
 class Lease(RenewedLease):
-    """The right to run the call ``line``.
-
-    Args:
-        store: the store of the call.
-        line: the name of the call in the store.
-        clock: the time, the same for all workers.
-        seconds: seconds after which the lease of a dead worker runs out.
-    """
+    """The right to run the call ``line``."""
 
     def __init__(self, store: CallStore, line: str, clock: Clock, *, seconds: float) -> None:
         super().__init__(store, line, clock, seconds=seconds, kind="call")
@@ -218,11 +196,8 @@ class Lease(RenewedLease):
 
         The lease is free as soon as its owner's process is dead, and is renewed from then on. If
         the round cannot be opened, its record is returned immediately, and nothing is taken; see
-        :meth:`CallStore.open_round`.
-
-        Raises:
-            UnknownCallError: if the store does not have the call, and there is no ``new``.
-            StoreError: if the store failed.
+        :meth:`CallStore.open_round`. Raises ``UnknownCallError`` if the store does not have the
+        call, and there is no ``new``.
         """
         wait = FIRST_RETRY
         await self._processes.enter()
@@ -248,9 +223,6 @@ class Lease(RenewedLease):
 
         The lease is free if its owner's process is seen to be dead; over Postgres that takes
         several looks.
-
-        Raises:
-            StoreError: if the store failed.
         """
         now, undo = self._clock.now(), self._store.take_to_undo
         ask = partial(undo, self._line, self.owner, now, is_due=is_due)
@@ -274,9 +246,8 @@ class Lease(RenewedLease):
     ) -> RoundRecord:
         """Write the round's end and the call's state, and release the lease; return the stored end.
 
-        Raises:
-            StoreError: if the store failed, or another worker has taken the lease over, and the
-                round has not ended.
+        Raises ``StoreError`` if another worker has taken the lease over, and the round has not
+        ended.
         """
         await self._stop_renewing()
         ended = await self._store.end_round(
@@ -286,20 +257,12 @@ class Lease(RenewedLease):
         return ended
 
     async def move(self, event: CallEvent, *, deadline: float | None = None) -> bool:
-        """Change the call's state by an event that ends the lease; see :meth:`CallStore.move`.
-
-        Raises:
-            StoreError: if the store failed.
-        """
+        """Change the call's state by an event that ends the lease; see :meth:`CallStore.move`."""
         await self._stop_renewing()
         moved = await self._store.move(self._line, event, owner=self.owner, deadline=deadline)
         self._may_be_held = not moved
         return moved
 
     async def adopt(self, version: str) -> bool:
-        """Set ``version`` as the version of the call's code; see :meth:`CallStore.adopt`.
-
-        Raises:
-            StoreError: if the store failed.
-        """
+        """Set ``version`` as the version of the call's code; see :meth:`CallStore.adopt`."""
         return await self._store.adopt(self._line, version, self.owner)

@@ -28,11 +28,10 @@ R = TypeVar("R")
 
 
 class StoredCalls:
-    """The stored calls of one server.
+    """The stored calls of one server; without a ``policy``, nothing is stored.
 
-    Args:
-        policy: the policy of the store; without it, nothing is stored.
-        max_state: maximum bytes of all answers of a call.
+    ``max_state`` is the maximum bytes of all answers of a call. Methods raise ``ToolError`` if the
+    store does not answer.
     """
 
     def __init__(self, policy: Durability | None, max_state: int = MAX_STATE) -> None:
@@ -42,10 +41,8 @@ class StoredCalls:
     async def load(self, state: str) -> Journal:
         """Return the journal in ``state``, which an earlier round gave to the client.
 
-        Raises:
-            InvalidTokenError: if the state refers to a record that the store does not have, or
-                another release has written it.
-            ToolError: if the store does not answer.
+        Raises ``InvalidTokenError`` if the state refers to a record that the store does not have,
+        or another release has written it.
         """
         try:
             if is_reference(state) and self._policy is not None:
@@ -58,11 +55,7 @@ class StoredCalls:
             raise InvalidTokenError from problem
 
     async def shortened(self, state: str) -> str:
-        """Return a reference to ``state`` if the server has a store, otherwise ``state`` itself.
-
-        Raises:
-            ToolError: if the store does not answer.
-        """
+        """Return a reference to ``state`` if the server has a store, otherwise ``state`` itself."""
         if self._policy is None or is_reference(state):
             return state
         journal = await self.load(state)
@@ -72,9 +65,6 @@ class StoredCalls:
         """Return the call named ``line``, if the store has it for ``principal`` alone.
 
         A call of a conversation is not found: the conversation continues the call.
-
-        Raises:
-            ToolError: if the store does not answer.
         """
         if self._policy is None:
             return None
@@ -87,9 +77,6 @@ class StoredCalls:
         """Return the last reply of a stored call that waits for answers, and its round.
 
         ``None`` if the call does not wait, or waits at another edge.
-
-        Raises:
-            ToolError: if the store does not answer.
         """
         if self._policy is None:
             return None
@@ -106,11 +93,7 @@ class StoredCalls:
         return None if policy is None else repeat_reply(policy, replies, line, record)
 
     async def entered(self, journal: Journal) -> dict[str, Answer]:
-        """Return the answers that users have entered on pages for the open questions, by step.
-
-        Raises:
-            ToolError: if the store does not answer.
-        """
+        """Return the answers that users have entered on pages for the open questions, by step."""
         if self._policy is None:
             return {}
         with store_errors_mapped():

@@ -53,9 +53,7 @@ class Replies(Protocol[R]):
         """Return the reply as JSON, which may omit everything that the state contains."""
         ...
 
-    def load(self, stored: dict[str, Any], state: str, /) -> R:
-        """Return the reply that :meth:`dump` has written."""
-        ...
+    def load(self, stored: dict[str, Any], state: str, /) -> R: ...
 
 
 class ForeignErrors(Protocol):
@@ -65,16 +63,13 @@ class ForeignErrors(Protocol):
         """Return the error as JSON, or ``None`` if it is not such an error."""
         ...
 
-    def load(self, stored: dict[str, Any], /) -> Exception:
-        """Return the error that :meth:`dump` has written."""
-        ...
+    def load(self, stored: dict[str, Any], /) -> Exception: ...
 
 
 _ONLY_ONCE = "This call has ended. Its result could not be stored, so it cannot be sent again."
 
 
 def value_text(tool: Tool[Any], value: object) -> str:
-    """Return the text that the store keeps as the reply of a tool that returned ``value``."""
     try:
         return _dumps({"value": codec_of(tool.returned_by).encode(tool.name, value)})
     except SerializationError:
@@ -82,12 +77,10 @@ def value_text(tool: Tool[Any], value: object) -> str:
 
 
 def asked_text(replies: Replies[R], reply: R) -> str:
-    """Return the text that the store keeps as the reply of a round with open questions."""
     return _dumps({"kind": replies.kind, "asked": replies.dump(reply)})
 
 
 def error_text(error: Exception, foreign: ForeignErrors | None) -> str:
-    """Return the text that the store keeps as the reply of a failed call."""
     dumped = None if foreign is None else foreign.dump(error)
     if dumped is not None:
         return _dumps({"foreign": dumped})
@@ -108,13 +101,10 @@ def repeat_reply(
 def repeat_value(
     tool: Tool[Any], line: str, record: RoundRecord, foreign: ForeignErrors | None
 ) -> Finished[Any]:
-    """Return the value of an ended call.
+    """Return the value of an ended call, or raise its error.
 
-    Raises:
-        InvalidTokenError: if the round ended with questions at another edge.
-        IdempotencyKeyError: if a first request repeats such a round.
-        ToolError: if the value could not be written down.
-        Exception: if the call has failed; raises its error.
+    Raises ``InvalidTokenError`` if the round ended with questions at another edge, or
+    ``IdempotencyKeyError`` if a first request repeats such a round.
     """
     stored = json.loads(record.reply)
     if "asked" in stored:
@@ -155,14 +145,10 @@ T = TypeVar("T")
 
 
 class StoreRecorder:
-    """Writes the actions of one round to a store.
+    """Writes the actions of one round to a store, under a lease on the call.
 
-    Args:
-        store: the store.
-        journal: the journal of the call, whose branches begin and end during the round.
-        lease: the lease on the call. While it is held, writes are repeated until the store takes
-            them.
-        given: stands for the answers with which the round was opened; empty without answers.
+    While the lease is held, writes are repeated until the store takes them. ``given`` stands for
+    the answers with which the round was opened; it is empty without answers.
     """
 
     def __init__(self, store: CallStore, journal: Journal, lease: Lease, given: str = "") -> None:
@@ -180,9 +166,8 @@ class StoreRecorder:
     ) -> dict[str, Entry]:
         """Write ``entries``; return what the store then holds: for each id, the first entry.
 
-        Raises:
-            StoreError: if the store failed. The fact ``unrecorded`` lists the actions that happened
-                without a record, and the client may see the message.
+        The fact ``unrecorded`` of a ``StoreError`` lists the actions that happened without a
+        record, and the client may see its message.
         """
         if not entries:
             return {}
@@ -209,15 +194,13 @@ class StoreRecorder:
     async def failing(self, error: dict[str, Any] | None) -> None:
         """Write that the call has failed.
 
-        Raises:
-            StoreError: if the store failed, or another worker has taken the call over: its effects
-                must not be undone.
+        Raises ``StoreError`` if another worker has taken the call over: its effects must not be
+        undone.
         """
         if not await self._store.fail(self._line, canonical(error), self._lease.owner):
             raise StoreError(f"Another worker has the lease on call {self._line!r}. Try again.")
 
     async def undone(self, step_id: str) -> None:
-        """Write that the compensation of ``step_id`` has run."""
         write = partial(self._store.undone, self._line, step_id)
         await self._written(write, f"the undo of step {step_id!r}")
 

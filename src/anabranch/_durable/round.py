@@ -71,15 +71,10 @@ class UnrecordedRound:
         self._journal = journal
 
     async def returned(self, value: object) -> Finished[Any]:
-        """End the round: the tool has returned ``value``."""
         return Finished(value)
 
     async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R:
-        """End the round with open questions; return the reply.
-
-        Raises:
-            StateSizeError: if the state is too large for the client to send back.
-        """
+        """Return the reply; raise ``StateSizeError`` if the state is too large for the client to send back."""
         job, state = self._job, self._journal.dumps()
         if job.max_request is not None:
             arguments = job.tool.to_json(job.arguments)
@@ -116,14 +111,7 @@ class StoredRound:
         self._asked, self._open = opened.call.asked, {*journal.pending}
 
     async def returned(self, value: object) -> Finished[Any] | RoundRecord:
-        """End the round and the call: the tool has returned ``value``.
-
-        Returns:
-            the earlier end of the round, if another worker was first; otherwise the value.
-
-        Raises:
-            StoreError: if the store failed, or another worker has taken the call over.
-        """
+        """End the round and the call, or return the earlier end if another worker was first."""
         earlier = await self._end(value_text(self._job.tool, value), event=CallEvent.RETURN)
         return Finished(value) if earlier is None else earlier
 
@@ -174,12 +162,9 @@ class StoredRound:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Opens the rounds of all calls of one server.
+    """Opens the rounds of all calls of one server; all workers of a store need the same time.
 
-    Attributes:
-        policy: the policy of the store.
-        runtime: the environment of the calls; its time is the same for all workers of the store.
-        foreign: errors of the protocol that a client may see; ``None`` without any.
+    ``foreign`` has the errors of the protocol that a client may see; ``None`` without any.
     """
 
     policy: Durability
@@ -202,7 +187,6 @@ class Rounds:
             CallExpiredError: if the call has expired.
             OtherVersionError: if the code of this server cannot continue the call.
             IdempotencyKeyError: if a first request has the key of another.
-            StoreError: if the store failed.
         """
         new = None if journal.rounds else self.record_of(job, journal)
         try:
@@ -245,7 +229,6 @@ class Rounds:
         return await lease.open_round(*given)
 
     def _lease(self, line: str) -> Lease:
-        """Return the lease on a call, not yet taken."""
         clock, seconds = self.runtime.clock, self.policy.lease
         return Lease(self.policy.store, line, clock, seconds=seconds)
 
@@ -286,10 +269,8 @@ class Rounds:
     async def _take_over(self, job: Job, journal: Journal, call: CallRecord, lease: Lease) -> None:
         """Give a call of another code version this version, if this code repeats the call's record.
 
-        Raises:
-            OtherVersionError: if this code takes another way. The call is then ready for other
-                code, and its time to expiry starts again, as after a reply.
-            StoreError: if another worker has taken the call over, or the store failed.
+        Otherwise raise ``OtherVersionError``. The call is then ready for other code, and its time
+        to expiry starts again, as after a reply.
         """
         runtime = self.runtime
         if not runtime.is_other(call.version):
@@ -319,13 +300,7 @@ class Rounds:
 def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord | None) -> None:
     """Check that the call belongs to this request, and is open or has a recorded end.
 
-    Raises:
-        IdempotencyKeyError: if a first request came under the key of another, or of a call that
-            ended without a reply.
-        CallExpiredError: if the call has expired.
-        InvalidTokenError: if the call has ended.
-        Exception: if the call has failed, and a reaper has run its last compensations; raises its
-            error.
+    If the call has failed, and a reaper has run its last compensations, raise its error.
     """
     call, problem = opened.call, ""
     if new is not None and _asked_for(call) != _asked_for(new):

@@ -167,8 +167,8 @@ class RunEvents(Protocol):
         """Begin a turn, and add an event under the turn's id as its key, atomically.
 
         The run stores the ``share`` until its next turn begins: the user whose part of the workers
-        the run uses. The turn counts as running for the share if the caller ``works`` on it, or once
-        a worker takes the turn: other processes begin a turn only to store its message.
+        the run uses. The turn counts as running for the share if the caller ``works`` on it, or
+        once a worker takes the turn: other processes begin a turn only to store its message.
 
         Return the number of the event. The turn's worker looks at the run, so a look that is due
         ``at`` that time is deleted. Return ``None``, without any change, if the key already has an
@@ -235,9 +235,9 @@ class RunEvents(Protocol):
 
         Only a turn that is ``ready`` for a worker of ``version`` is taken, or one that is
         ``waiting`` for a time until ``now``. Without a ``version``, the store takes only a
-        ``ready`` turn, of any version and without a limit. Return ``None`` if there is no such turn,
-        or if the run's share has ``per_share`` running turns. In the last case, the turn is due
-        ``now``: a worker may have put it off, and a claim must find it once the share has room.
+        ``ready`` turn, of any version and without a limit. Return ``None`` if there is no such
+        turn, or if the run's share has ``per_share`` running turns. In the last case, the turn is
+        due ``now``: a worker may have put it off, and a claim must find it once the share has room.
         """
         ...
 

@@ -61,11 +61,11 @@ _Opened = StoredRound | UnrecordedRound
 
 
 class CallService:
-    """Runs the calls of one server, for all its edges.
+    """Runs the calls of one server, for all its edges; without ``durability``, nothing is stored.
 
     Args:
         runtime: the environment of every call.
-        durability: the policy of the store; without it, nothing is stored.
+        durability: the policy of the store.
         foreign: errors of the server's protocol that a tool may raise.
         max_state: maximum bytes of all answers of a call.
         max_running: maximum calls, or rounds, that may run when another call begins.
@@ -109,13 +109,10 @@ class CallService:
     async def run_round(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer], replies: Replies[R]
     ) -> Finished[Any] | R:
-        """Give ``answers`` to ``journal`` and run its next round.
+        """Give ``answers`` to ``journal`` and run its next round; return the value, or the reply that asks.
 
         Only answers to open questions count. With a store, a repeated request gets the reply of the
         first.
-
-        Returns:
-            the tool's value if the call has ended, otherwise the reply with the open questions.
 
         Raises:
             InvalidTokenError: if the round was answered differently before, or the call has ended.
@@ -159,12 +156,7 @@ class CallService:
             await pause(clock, min(until - clock.now(), patience))
 
     async def run_live(self, job: Job, journal: Journal, drive: Drive) -> object:
-        """Run the call to its end, driven by ``drive``; return the tool's value.
-
-        Raises:
-            ToolError: if the store does not answer, or too many calls run for another to begin.
-            Exception: if the call or ``drive`` raises.
-        """
+        """Run the call to its end, driven by ``drive``; return the tool's value."""
         await self._check_running(journal)
         ended: Finished[Any] | RoundRecord
         with self.running.track(), observe_call(job.tool.name, journal) as seen:
@@ -192,11 +184,7 @@ class CallService:
             raise
 
     async def _check_running(self, journal: Journal) -> None:
-        """Check that a call may begin; a call that has begun before may always continue.
-
-        Raises:
-            ToolError: if too many calls run, or the store does not answer.
-        """
+        """Raise ``ToolError`` if too many calls run; a call that has begun before may always continue."""
         most = self._max_running
         if most is None or journal.rounds or len(self.running) < most:
             return
@@ -217,7 +205,6 @@ class CallService:
             await self._unwind(job, journal, InterruptedError("the call was interrupted"))
 
     async def _unwind(self, job: Job, journal: Journal, error: Exception) -> NoReturn:
-        """Run the compensations of a call without a store, then raise ``error``."""
         round_ = UnrecordedRound(job, journal, error)
         await self._run(job, journal, round_, lambda call: call.round())
         raise error

@@ -53,17 +53,10 @@ def sealed_size(text: str) -> int:
 
 
 def check_carried(journal: Journal, state: str, others: int, limit: int) -> None:
-    """Check that the client's next request can carry ``state``.
+    """Raise ``StateSizeError`` if the client's next request cannot carry ``state``.
 
-    Args:
-        journal: the journal of the call.
-        state: the text of the journal.
-        others: bytes of the request that the arguments take.
-        limit: maximum bytes of the request.
-
-    Raises:
-        StateSizeError: if the request cannot carry the state; the error names the largest value of
-            the state.
+    ``others`` are the bytes of the request that the arguments take; ``limit`` is the maximum for
+    all. The error names the largest value of the state.
     """
     sealed = sealed_size(state)
     if sealed + others + ANSWERS <= limit:
@@ -85,21 +78,17 @@ def handed_out(policy: Durability, line: str, number: int, state: str) -> str:
 
 
 def refer(line: str, number: int, state: str) -> str:
-    """Return a reference to the ``state`` after a round."""
     return _REFERENCE + canonical([line, number, digest(state)])
 
 
 def is_reference(state: str) -> bool:
-    """Return whether ``state`` is a reference to a state in the store."""
     return state.startswith(_REFERENCE)
 
 
 async def load_reference(store: CallStore, reference: str) -> str:
     """Return the state to which a reference points.
 
-    Raises:
-        ValueError: if the store does not have the state.
-        StoreError: if the store failed.
+    Raises ``ValueError`` if the store does not have the state.
     """
     line, number, expected = json.loads(reference.removeprefix(_REFERENCE))
     record = await store.round(line, number)
@@ -111,9 +100,7 @@ async def load_reference(store: CallStore, reference: str) -> str:
 async def latest_journal(store: CallStore, record: CallRecord) -> Journal:
     """Return the latest journal of a call: its last state, and the entries of the round after it.
 
-    Raises:
-        ValueError: if another release has written it.
-        StoreError: if the store failed.
+    Raises ``ValueError`` if another release has written it.
     """
     line = record.call_id
     number = await latest_number(store, line)
@@ -133,5 +120,4 @@ async def latest_number(store: CallStore, line: str) -> int:
 
 
 def digest(text: str) -> str:
-    """Return 128 bits of BLAKE2b in hexadecimal, which identify a text."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

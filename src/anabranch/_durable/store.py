@@ -381,7 +381,8 @@ class CallStore(Protocol):
     async def open_calls(self) -> tuple[int, float | None, float | None]:
         """Return the number of open calls, and the times of the earliest start and question.
 
-        The last is the start of the longest wait for a user: :attr:`CallRecord.asked` of waiting calls.
+        The last is the start of the longest wait for a user: :attr:`CallRecord.asked` of waiting
+        calls.
         """
         ...
 

@@ -85,7 +85,6 @@ class TurnRecord:
         return f"{self.id}/{self.attempt}{version}{time}"
 
     def taken(self, owner: str, process: str, until: float) -> TurnRecord:
-        """Return the record of this turn under a lease of ``owner`` that ends at ``until``."""
         on = self._on(TurnEvent.TAKE)
         return replace(on, owner=owner, process=process, due=until, version="")
 
@@ -108,5 +107,4 @@ class TurnRecord:
 
 
 def begun(turn_id: str, owner: str, process: str, until: float) -> TurnRecord:
-    """Return the record of a new turn under a lease of ``owner`` that ends at ``until``."""
     return TurnRecord(turn_id, TurnState.RUNNING, until, owner, process)

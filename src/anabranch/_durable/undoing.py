@@ -38,11 +38,7 @@ class Unfinished:
 
 
 async def unfinished(store: CallStore, now: float, limit: int) -> list[Unfinished]:
-    """Return the failed and the expired calls with undos to run, at most ``limit`` of each kind.
-
-    Raises:
-        StoreError: if the store failed.
-    """
+    """Return the failed and the expired calls with undos to run, at most ``limit`` of each kind."""
     failed = await store.calls(limit, states=[CallState.UNDOING])
     expired = await store.expired(now, limit)
     found = {record.call_id: record for record in (*failed, *expired)}
@@ -58,9 +54,6 @@ async def undo_again(store: CallStore, call_id: str, now: float) -> bool:
     """Have the next server that looks, and has the call's tool, run the remaining undos.
 
     Return false if there is nothing to undo, or a process is undoing now: no other call is ended.
-
-    Raises:
-        StoreError: if the store failed.
     """
     record = await store.find(call_id)
     if record is None or _is_leased(record, now):

@@ -42,8 +42,7 @@ class Budgets:
     def reserve(self, step_id: str, branch: Branch, prompt: int, reply: int) -> int:
         """Reserve tokens for a request; return the number for its reply, at most ``reply``.
 
-        Raises:
-            BranchTokenError: if a budget does not hold the prompt.
+        Raises ``BranchTokenError`` if a budget does not hold the prompt.
         """
         journal = self._journal
         if step_id in journal.reserved:  # in an earlier round, for this same request
@@ -62,9 +61,8 @@ class Budgets:
     def settle(self, step_id: str, entry: Entry, branch: Branch, tokens: int) -> None:
         """Charge the tokens of ``entry`` to ``branch`` and every ancestor, once.
 
-        Raises:
-            BranchTokenError: if a budget is exceeded. The tokens stay charged and the error becomes
-                the entry's outcome, so that every replay ends the same way.
+        If a budget is exceeded, the tokens stay charged, and the ``BranchTokenError`` that is
+        raised becomes the entry's outcome, so that every replay ends the same way.
         """
         # Every round would charge the answer again: test_a_question_is_charged_once_over_all_rounds.
         if entry.tokens is not None:
@@ -82,13 +80,11 @@ class Budgets:
             raise error from None
 
     def release(self, step_id: str) -> None:
-        """Free the tokens reserved for ``step_id``, if any, because no reply will use them."""
         self._journal.reserved.pop(step_id, None)
         if (reservation := self._reserved.pop(step_id, None)) is not None:
             reservation.release()
 
     def release_in(self, path: str) -> None:
-        """Free the tokens reserved for requests of the branch at ``path``, which has ended."""
         for step_id in self._reserved_in(f"{path}/"):
             self.release(step_id)
 
@@ -105,15 +101,10 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """The time until which the body of the branch at ``path`` may run.
+    """The time until which the body of the branch at ``path`` may run, ``timeout`` seconds in all.
 
-    Args:
-        path: path of the branch.
-        timeout: seconds that the branch has; the error names them.
-        is_replaying: returns whether an entry below a path has not been replayed yet.
-
-    Attributes:
-        expired: whether the deadline has passed while the body ran.
+    ``is_replaying`` returns whether an entry below a path has not been replayed yet. ``expired`` is
+    set when the deadline passes while the body runs.
     """
 
     def __init__(
@@ -231,26 +222,16 @@ class Branch:
 
     @property
     def is_expired(self) -> bool:
-        """Whether the deadline of this branch has passed."""
         return self.deadline is not None and self.deadline.expired
 
     def check_depth(self) -> None:
-        """Refuse to run deeper than the limits allow.
-
-        Raises:
-            BranchDepthError: if this branch is deeper; the error names depth and limit.
-        """
+        """Raise ``BranchDepthError`` if the limits do not allow this branch."""
         allowed = self.limits.max_depth
         if allowed is not None and self.depth > allowed:
             raise BranchDepthError(self.depth, allowed)
 
     async def check_deadlines(self) -> None:
-        """End the running strand (a task of the call) if an enclosing branch's deadline has passed.
-
-        Raises:
-            asyncio.CancelledError, BranchTimeoutError: if a deadline has passed, as
-                :meth:`Deadline.stop` says.
-        """
+        """End the running strand (a task of the call), as :meth:`Deadline.stop` says, after a deadline."""
         branch: Branch | None = self
         while branch is not None:
             if branch.deadline is not None and branch.deadline.expired:

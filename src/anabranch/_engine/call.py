@@ -189,9 +189,7 @@ class Call(Generic[T]):
     async def replay(self) -> Finished[T] | Stopped:
         """Run the body over the record: no effect, question, notice or undo happens.
 
-        Raises:
-            Exception: if the body raises, as in :meth:`round`.
-            NonDeterminismError: if the replay takes another way than the recorded run.
+        Raises the errors of :meth:`round`.
         """
         task, scheduler = self._begin_replay(), self.scheduler
         await scheduler.changed.wait()
@@ -254,7 +252,6 @@ class Call(Generic[T]):
         return self.operations.answer(step_id, answer)
 
     def is_open(self, step_id: str) -> bool:
-        """Whether the body still waits for a client's answer to ``step_id``."""
         return self._open.is_open(step_id)
 
     async def result(self) -> T:
@@ -322,10 +319,7 @@ class Call(Generic[T]):
         return None if when is None else when - self._clock.now()
 
     def answer_late(self) -> bool:
-        """Give the body the answers that came after a sleep's time; without any, decide markers.
-
-        Return whether a strand continues.
-        """
+        """Give the body the answers that came after a sleep's time; without any, decide markers."""
         late, self._late = self._late, {}
         return self.operations.answer_late(late) or self.markers.resume()
 

@@ -57,20 +57,15 @@ class Codec:
             self._writer, self._reader = _halves(adapter)
 
     def require_writable(self, step_id: str) -> None:
-        """Refuse a function whose values can never be recorded, before it has an effect.
-
-        Raises:
-            SerializationError: if no JSON can hold such values; it names the annotation.
-        """
+        """Refuse a function whose values no JSON can hold, before it has an effect."""
         if self._refused:
             raise SerializationError(step_id, self._refused, "the return annotation says so")
 
     def record(self, step_id: str, value: object) -> JsonValue:
         """Return the JSON of ``value``, which reads back as an equal value.
 
-        Raises:
-            SerializationError: if the type cannot become JSON, or if the value reads back as
-                another one, for instance a subclass of the annotated class.
+        Raises ``SerializationError`` if it does not, for instance for a subclass of the annotated
+        class.
         """
         written = self.encode(step_id, value)
         if self._reader is not None and type(value) is not self._exact:
@@ -85,11 +80,7 @@ class Codec:
         return written
 
     def encode(self, step_id: str, value: object) -> JsonValue:
-        """Return the JSON of ``value``, which shares no mutable object with ``value``.
-
-        Raises:
-            SerializationError: if a type cannot become JSON; it names ``step_id`` and the type.
-        """
+        """Return the JSON of ``value``, which shares no mutable object with ``value``."""
         if self._writer is not None and type(value) is not self._exact:
             try:
                 value = self._writer.to_python(value, mode="json", by_alias=False, warnings="error")
@@ -100,11 +91,7 @@ class Codec:
         return plain(step_id, value)
 
     def decode(self, step_id: str, value: JsonValue) -> Any:  # noqa: ANN401 - the type is the function's
-        """Return a new object from its JSON, ``value``.
-
-        Raises:
-            SerializationError: if the annotation does not accept its own JSON.
-        """
+        """Return a new object from its JSON, ``value``."""
         if self._reader is None or type(value) is self._exact:
             return value if type(value) in _ATOMS else copied(value)
         # Fields are written and read by name: an alias may be meant for one direction only.
@@ -198,9 +185,8 @@ PLAIN = Codec(None)
 def plain(step_id: str, value: object) -> JsonValue:
     """Return a copy of ``value`` made of JSON's own types; tuples become lists.
 
-    Raises:
-        SerializationError: if a part of it is not JSON: another type, a key that is no text, a
-            number that is not finite, or a nesting too deep to be written.
+    Raises ``SerializationError`` for another type, a key that is no text, a number that is not
+    finite, or a nesting too deep to be written.
     """
     try:
         return _plain(step_id, value)
@@ -209,7 +195,6 @@ def plain(step_id: str, value: object) -> JsonValue:
 
 
 def copied(value: JsonValue) -> JsonValue:
-    """Return a copy of ``value``, which is known to be JSON."""
     if isinstance(value, dict):
         made: dict[str, JsonValue] = {}
         for key, item in value.items():  # no deeper on the stack than what wrote it (_plain)
@@ -250,7 +235,6 @@ def _hint(kind: type[Any]) -> str:
 
 
 def codec_of(function: Callable[..., object]) -> Codec:
-    """Return the codec for the values of ``function``, by its return annotation."""
     if type(function) is FunctionType and not function.__code__.co_flags & inspect.CO_NESTED:
         return _codec_of(function)  # nearly always
     inner = function if isinstance(function, FunctionType) else _innermost(function)
@@ -318,11 +302,7 @@ def reference_to(function: Callable[..., Any]) -> str | None:
 
 
 def resolve(reference: str) -> Callable[..., Any]:
-    """Return the function that ``reference`` names in a loaded module; import nothing.
-
-    Raises:
-        LookupError: if no loaded module has such a function.
-    """
+    """Return the function that ``reference`` names in a loaded module; import nothing."""
     module, _, name = reference.partition(":")
     found: Any = sys.modules.get(module)
     for part in name.split("."):

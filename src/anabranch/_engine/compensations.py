@@ -33,14 +33,7 @@ RETRY_AFTER = (0.2, 1.0)
 
 
 class Compensations:
-    """The undos of one call, and the functions that run them.
-
-    Args:
-        journal: record whose ``compensations`` are due.
-        clock: measures the pauses between attempts.
-        records: allows each undo, and stores each success.
-        observe: surrounds each undo, with its repetitions.
-    """
+    """The undos of one call, and the functions that run them. Records allow each undo."""
 
     def __init__(
         self, journal: Journal, clock: Clock, records: Records, observe: Observe = unobserved
@@ -55,7 +48,6 @@ class Compensations:
         self._begun_with: int | None = None
 
     def bind(self, step_id: str, function: Callable[..., Any], undo: Callable[..., Any]) -> None:
-        """Bind ``undo`` to the step ``step_id``, which ``function`` has run."""
         self._bound[step_id] = (undo, codec_of(function))
 
     def add(self, step_id: str, effect: Effect) -> None:
@@ -86,12 +78,9 @@ class Compensations:
         """Run the undos in reverse order and return the errors of those that fail.
 
         An undo that fails is tried again, a little later each time. An undo that still fails stays
-        in ``journal.compensations``, and the others run. With ``this_round_only``, the undos of
-        earlier rounds do not run: the outcome of this round never left the server, so that the
-        round may be tried again.
-
-        Raises:
-            Exception: if the recorder raises; the rest stays in ``journal.compensations``.
+        in ``journal.compensations``, and the others run. If the recorder raises, the rest stays
+        there. With ``this_round_only``, the undos of earlier rounds do not run: the outcome of this
+        round never left the server, so that the round may be tried again.
         """
         self._begun_with = self._known_before if this_round_only else 0
         return await self._run_down_to(self._begun_with)
@@ -199,9 +188,6 @@ def require_references(step_id: str, effect: Effect) -> None:
 
     A replay does not run the steps of a race's loser, so nothing binds their undos there. The
     annotation of the step's function says how to read the value for the undo.
-
-    Raises:
-        SerializationError: if a function has no name in its module; it names ``step_id``.
     """
     for what, function in (("undo", effect.undo), ("step", effect.function)):
         if function is not None and reference_to(function) is None:

@@ -23,10 +23,6 @@ _FIRST = re.compile(r"[.#]\d+$")
 class Reached:
     """The journal's entries that one run has passed, and the entries still ahead of the run.
 
-    Args:
-        entries: entries of the journal, which may grow and shrink meanwhile.
-        name: path of the root branch.
-
     Attributes:
         ids: ids and paths that the run has come to.
         cancelled: paths of tasks and branches that the program itself has cancelled.
@@ -46,7 +42,6 @@ class Reached:
         self._name = name
 
     def come_to(self, step_id: str) -> None:
-        """Record that the run has come to ``step_id``, an id or a path."""
         self.ids.add(step_id)
         # A strand at a marker would wait out the round's patience:
         # test_a_marker_does_not_wait_for_an_effect_of_others.
@@ -67,7 +62,6 @@ class Reached:
         ]
 
     def is_replaying(self, path: str) -> bool:
-        """Whether the run still has to pass an entry below ``path``."""
         inside = "" if path == self._name else path  # the root's keys do not name it
         return any(not self.is_excused(known) for known in self.ahead(inside))
 
@@ -106,13 +100,7 @@ class Reached:
 
 
 class ReplayCursor:
-    """The position of one run in ``journal``.
-
-    Args:
-        journal: record of the earlier rounds; the cursor extends it in place.
-        name: path of the root branch.
-        recording: whether to collect new entries for :meth:`take_added`.
-        on_fault: called with each fault.
+    """The position of one run in ``journal``, which the cursor extends in place.
 
     Attributes:
         reached: ids that the run has come to, and those that it need not come to.
@@ -150,10 +138,7 @@ class ReplayCursor:
     def new_id(self, scope: Scope, name: str, key: str | None = None) -> str:
         """Return the id of the next step in ``scope``, from ``key``, or from ``name`` and a number.
 
-        Raises:
-            ValueError: if the key has been used in this branch before.
-            ContextUseError: if the task was started from a set, so that the names of its steps
-                would differ from run to run.
+        Raises ``ValueError`` if the key has been used in this branch before.
         """
         if key is not None:
             branch = scope.branch
@@ -179,11 +164,7 @@ class ReplayCursor:
         return again
 
     def new_path(self, scope: Scope, name: str) -> str:
-        """Return the path of the next sub-branch in ``scope``.
-
-        Raises:
-            ContextUseError: if the task was started from a set, as in :meth:`new_id`.
-        """
+        """Return the path of the next sub-branch in ``scope``."""
         if scope.unordered:
             scope.check_order(name)
         path = f"{scope.path}/{name}#{scope.count(name)}"
@@ -197,11 +178,8 @@ class ReplayCursor:
         """Return the entry at ``step_id`` in ``branch``; ``None`` if there is none.
 
         An open question that reads differently is withdrawn, so that the body asks again. An answer
-        to other words is returned as ``REFUSED``.
-
-        Raises:
-            NonDeterminismError: if another kind or fingerprint is recorded there. The call ends with
-                this error even if the body catches it.
+        to other words is returned as ``REFUSED``. Another kind or fingerprint ends the call with
+        ``NonDeterminismError``, even if the body catches it.
         """
         if self.fault is not None:
             raise self.fault
@@ -245,7 +223,6 @@ class ReplayCursor:
             self._entries[step_id] = entry
 
     def reject(self, entry: Entry, error: AnabranchError) -> None:
-        """Make ``error`` the outcome of ``entry``, now and in every replay."""
         entry.error = error_to_json(error)
 
     def cancel(self, path: str) -> None:
@@ -259,7 +236,6 @@ class ReplayCursor:
 
     @property
     def has_added(self) -> bool:
-        """Whether :meth:`take_added` would return an entry."""
         return bool(self._added)
 
     def take_added(self) -> dict[str, Entry]:
@@ -276,7 +252,6 @@ class ReplayCursor:
         return step_id in self.journal.pending
 
     def ask(self, ask: Ask) -> None:
-        """Record that ``ask`` is open."""
         self.journal.pending[ask.step_id] = (ask.kind, ask.fingerprint)
 
     def answer(self, step_id: str, answer: Answer) -> None:
@@ -304,7 +279,6 @@ class ReplayCursor:
             self._note(step_id, entry)
 
     def wake(self, ask: Ask) -> None:
-        """Record that the time of an open sleep has come."""
         self.withdraw(ask.step_id)
         entry = self._entries[ask.step_id] = Entry(ask.kind, ask.fingerprint)
         self._note(ask.step_id, entry)
@@ -317,7 +291,6 @@ class ReplayCursor:
         return self._entries[step_id]
 
     def withdraw(self, step_id: str) -> None:
-        """Close a question for whose answer the body no longer waits."""
         self.journal.pending.pop(step_id, None)
 
     # -- folding -----------------------------------------------------------------------------
@@ -332,7 +305,6 @@ class ReplayCursor:
         return inner
 
     def fold(self, branch: Branch, inner: set[str], entry: Entry, into: Branch) -> None:
-        """Replace the entries ``inner`` of ``branch`` by one ``entry`` in the branch ``into``."""
         journal = self.journal
         if inner:
             journal.fold(inner)
@@ -366,8 +338,9 @@ class ReplayCursor:
     def check_all_reached(self, error: BaseException | None) -> None:
         """Set a fault if a recorded step was neither passed nor cancelled: that is drift.
 
-        ``error`` is the body's, if the body has failed. A body that fails must have come to the open
-        questions as well. Otherwise, the call withdraws the questions that its body no longer asks.
+        ``error`` is the body's, if the body has failed. A body that fails must have come to the
+        open questions as well. Otherwise, the call withdraws the questions that its body no longer
+        asks.
         """
         pending = self.journal.pending
         for step_id in self.reached.missing(pending):

@@ -34,8 +34,6 @@ STEP_THREADS = 8
 
 
 class Effects:
-    """Runs the effects of one run of a call."""
-
     def __init__(
         self,
         cursor: ReplayCursor,
@@ -66,8 +64,8 @@ class Effects:
     ) -> Any:  # noqa: ANN401 - the type is the effect's
         """Run an :class:`Effect` once per call and return its value, now and in every replay.
 
-        ``asked`` is the fingerprint of the function and its arguments (:func:`pin`). The parts of the
-        effect are separate arguments, because most steps are replayed and need no ``Effect``.
+        ``asked`` is the fingerprint of the function and its arguments (:func:`pin`). The parts of
+        the effect are separate arguments, because most steps are replayed and need no ``Effect``.
 
         Raises:
             StepFailed: if the function raises. An ``AnabranchError`` keeps its type.
@@ -90,7 +88,6 @@ class Effects:
         return codec_of(function).decode(step_id, entry.value)
 
     def key_of(self, scope: Scope, place: int | str) -> str:
-        """Return the idempotency key of the effect at ``place`` in ``scope``."""
         journal = self._cursor.journal
         if isinstance(place, str):
             return f"{journal.line}:{scope.path}/{place}"

@@ -95,17 +95,7 @@ class Progress:
 
 
 class Ending:
-    """Ends one call.
-
-    Args:
-        cursor: knows the record and which entries the run has passed.
-        scheduler: cancels the strands (the tasks of the call) first.
-        records: writes that the call has failed.
-        compensations: runs the undos.
-
-    Attributes:
-        is_settled: whether the end is complete, or under way in this object.
-    """
+    """Ends one call. ``is_settled`` says whether the end is complete, or under way in this object."""
 
     def __init__(
         self,
@@ -136,7 +126,6 @@ class Ending:
             logger.error(what, error.step_id, self._cursor.journal.line, exc_info=error.__cause__)
 
     async def error_of(self, task: asyncio.Task[T]) -> BaseException | None:
-        """Return the error of the ended root task, if any."""
         scheduler, cursor = self._scheduler, self._cursor
         scheduler.forget_ended()
         # Tasks that the body has left running are cancelled like those that it cancels itself.
@@ -153,11 +142,7 @@ class Ending:
         return error
 
     async def fail(self, error: BaseException) -> NoReturn:
-        """Run every undo of the call, then raise ``error``.
-
-        Raises:
-            BaseException: if the undos have run: ``error``, with a note for each failed undo.
-        """
+        """Run every undo of the call, then raise ``error``, with a note for each failed undo."""
         self.is_settled = True
         for problem in await run_shielded(self._undo_all(error)):
             error.add_note(f"An undo failed as well: {problem!r}")

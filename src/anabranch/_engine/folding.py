@@ -31,11 +31,7 @@ Watch: TypeAlias = Callable[[str, bool], Awaitable[None]]
 
 
 class Branches:
-    """Runs the branches of one call.
-
-    Attributes:
-        watch: receives each branch that runs, again in each round; a folded branch does not run.
-    """
+    """Runs the branches of one call; ``watch`` gets each, again in each round until it is folded."""
 
     def __init__(
         self,
@@ -67,8 +63,8 @@ class Branches:
         ``asked`` is the fingerprint of the body's arguments (:func:`pin`).
 
         The branch that awaits this operation encloses the sub-branch, and its limits hold, even if
-        another branch has made the operation. The ``max_depth`` of ``own`` counts from the enclosing
-        tool, or from the sub-branch itself if it ``is_tool``.
+        another branch has made the operation. The ``max_depth`` of ``own`` counts from the
+        enclosing tool, or from the sub-branch itself if it ``is_tool``.
 
         Raises:
             BranchDepthError: if the limits allow no branch of this depth.

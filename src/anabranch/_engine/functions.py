@@ -57,8 +57,8 @@ class Guarded(Coroutine[Any, Any, Any]):
 
     ``SystemExit`` and ``KeyboardInterrupt`` would end the loop. ``GeneratorExit`` would close the
     coroutines that await the task. This object shows the attributes of the inner coroutine. An
-    ``async def`` wrapper would take more memory, and a task that is cancelled before it starts would
-    never close the inner coroutine.
+    ``async def`` wrapper would take more memory, and a task that is cancelled before it starts
+    would never close the inner coroutine.
     """
 
     __slots__ = ("_inner",)
@@ -67,21 +67,18 @@ class Guarded(Coroutine[Any, Any, Any]):
         self._inner = inner
 
     def send(self, value: object) -> Any:  # noqa: ANN401 - any awaited object
-        """Resume the coroutine."""
         try:
             return self._inner.send(cast("None", value))
         except _NOT_CARRIED as error:
             self._end(error)
 
     def throw(self, *error: Any) -> Any:  # noqa: ANN401 - as send()
-        """Raise ``error`` in the coroutine."""
         try:
             return self._inner.throw(*error)
         except _NOT_CARRIED as raised:
             self._end(raised)
 
     def close(self) -> None:
-        """End the coroutine."""
         self._inner.close()
 
     def _end(self, error: BaseException) -> None:
@@ -200,7 +197,6 @@ class UnrecordedError(Exception):
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Whether a call of ``function`` returns a coroutine."""
     call = getattr(type(function), "__call__", None)  # noqa: B004 - an object with async __call__
     return any(map(inspect.iscoroutinefunction, (inspect.unwrap(function), call)))
 

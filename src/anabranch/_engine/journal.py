@@ -69,7 +69,6 @@ class Ask(NamedTuple):
 
     @property
     def is_question(self) -> bool:
-        """Whether a client, a user or a model answers this ask, and not the clock."""
         return self.kind != "sleep"
 
 
@@ -77,8 +76,9 @@ class Ask(NamedTuple):
 class Notice:
     """A log line (``level`` set) or a progress message, to be delivered once.
 
-    A round (one run of the body) delivers its notices again after a crash, under the same ``id``, which
-    no other notice has. The ``id`` is empty if the notice comes from a server that gives it none.
+    A round (one run of the body) delivers its notices again after a crash, under the same ``id``,
+    which no other notice has. The ``id`` is empty if the notice comes from a server that gives it
+    none.
     """
 
     message: str
@@ -93,8 +93,8 @@ class Compensation:
     """An undo that must run if the call fails, stored by name, because no replay runs a folded step.
 
     ``undo`` and ``step`` are the functions' ``module:qualname``, if a module has them under it. The
-    step's annotation says how to read its value. Folding replaces the entries of a finished branch by
-    one. Afterwards ``folded`` is set, and the step's ``value`` is stored here.
+    step's annotation says how to read its value. Folding replaces the entries of a finished branch
+    by one. Afterwards ``folded`` is set, and the step's ``value`` is stored here.
     """
 
     step_id: str
@@ -114,8 +114,8 @@ _SET = cast("Callable[[], Any]", set)
 class Journal:
     """The record of one call.
 
-    A *line* is one history of the call. Another line begins if a client answers a round a second time
-    and differently.
+    A *line* is one history of the call. Another line begins if a client answers a round a second
+    time and differently.
 
     Attributes:
         call_id: name of the call.
@@ -185,7 +185,6 @@ class Journal:
         return self.call_id + next(before, self.fork)
 
     def to_open(self, answers: Mapping[str, Answer]) -> dict[str, Answer]:
-        """Return the items of ``answers`` that answer an open question."""
         questions = self.questions
         return {step_id: answers[step_id] for step_id in answers if step_id in questions}
 

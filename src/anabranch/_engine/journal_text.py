@@ -105,12 +105,7 @@ def _deflated(text: bytes) -> str:
 
 
 def inflated(packed: str, limit: int = 0) -> bytes:
-    """Return the decompressed JSON of a journal text's public part.
-
-    Raises:
-        zlib.error: if ``packed`` is not deflated.
-        ValueError: if the JSON is longer than ``limit``; no more than that is inflated.
-    """
+    """Return the JSON of a journal text's public part; refuse to inflate more than ``limit`` bytes."""
     inflate = zlib.decompressobj(-15, zdict=_DICTIONARY)
     text = inflate.decompress(base64.b64decode(packed), limit)
     # A small state could inflate until the memory is full: test_no_more_is_inflated_than_the_limit.
@@ -131,7 +126,6 @@ def exceeds(text: str, limit: int) -> bool:
 
 
 def size(value: object) -> int:
-    """Return the length of ``value`` as JSON."""
     return len(_to_json(value))
 
 

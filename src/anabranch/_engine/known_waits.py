@@ -75,7 +75,6 @@ async def _child(props: Props) -> None:
 
 
 def _strand(props: Props) -> AnyTask:
-    """Return a new strand that waits for the ask."""
     return begin(_child, props)
 
 

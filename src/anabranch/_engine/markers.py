@@ -27,13 +27,7 @@ from anabranch._engine.scope import Scope
 
 
 class Markers:
-    """Decides the markers of one run.
-
-    Args:
-        cursor: knows the record, and which entries the run has passed.
-        scheduler: runs the strands (tasks of the call), and ends a round when all of them wait.
-        asked: returns the futures of the open asks.
-    """
+    """Decides the markers of one run; ``asked`` returns the futures of the open asks."""
 
     def __init__(
         self,
@@ -47,11 +41,7 @@ class Markers:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def is_new_way(self, scope: Scope, name: str) -> bool:
-        """Return whether the call runs the new code at the marker ``name``.
-
-        Raises:
-            NonDeterminismError: if the replay has failed before.
-        """
+        """Return whether the call runs the new code at the marker ``name``."""
         cursor, scheduler, step_id = self._cursor, self._scheduler, f"{MARKER}#{name}"
         if cursor.fault is not None:
             # A record that does not fit the code decides nothing:
@@ -92,7 +82,6 @@ class Markers:
             self.resume()
 
     def futures(self) -> Iterator[asyncio.Future[None]]:
-        """Return the futures of the strands that wait at a marker."""
         return iter(self._waiting)
 
     def resume(self) -> bool:

@@ -22,9 +22,7 @@ PASSES = 100
 class Barrier:
     """A barrier at which strands (tasks of one call) wait until no strand is about to run.
 
-    Args:
-        strands: tasks of the call; the barrier does not wait for those inside of an effect.
-        asked: returns the futures of the open asks.
+    The barrier does not wait for strands inside of an effect.
     """
 
     def __init__(
@@ -36,7 +34,6 @@ class Barrier:
         self._passes_left = 0
 
     async def wait(self) -> None:
-        """Wait until no strand is about to run."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             self._passes_left = PASSES

@@ -25,8 +25,6 @@ class _Open(NamedTuple):
 
 
 class OpenAsks:
-    """The asks of one run that are not answered yet."""
-
     def __init__(self) -> None:
         self._unseen: deque[Ask] = deque()
         self._open: dict[str, _Open] = {}
@@ -53,7 +51,6 @@ class OpenAsks:
         return self.is_awaited(step_id) and self._open[step_id].ask.is_question
 
     def is_awaited(self, step_id: str) -> bool:
-        """Whether the body still waits for ``step_id``, a question or a sleep."""
         opened = self._open.get(step_id)
         return opened is not None and not opened.future.done()
 
@@ -76,24 +73,19 @@ class OpenAsks:
         self._answering[step_id] = task
 
     def answering(self) -> list[asyncio.Task[None]]:
-        """Return the tasks that are answering open asks."""
         return list(self._answering.values())
 
     def ids(self, *kinds: AskKind) -> list[str]:
-        """Return the ids of the open asks of these kinds."""
         return [step_id for step_id, opened in self._open.items() if opened.ask.kind in kinds]
 
     def asks(self) -> tuple[Ask, ...]:
-        """Return the open questions, in the order of asking."""
         asks = (opened.ask for opened in self._open.values())
         return tuple(ask for ask in asks if ask.is_question)
 
     def futures(self) -> Iterator[asyncio.Future[None]]:
-        """Return the futures of all open asks."""
         return (opened.future for opened in self._open.values())
 
     def by_task(self) -> dict[asyncio.Task[Any], list[str]]:
-        """Return the ids of the open asks, by the task that has asked."""
         asked: dict[asyncio.Task[Any], list[str]] = {}
         for step_id, opened in self._open.items():
             asked.setdefault(opened.task, []).append(step_id)
@@ -101,7 +93,6 @@ class OpenAsks:
 
 
 def asked_time(until: float) -> str:
-    """Return the fingerprint of a sleep until ``until``."""
     return repr(until)
 
 
@@ -165,6 +156,5 @@ class Alarm:
             self._timer = self._clock.call_at(ask.request, self._ring)
 
     def cancel(self) -> None:
-        """Stop the timer, so that it does not call ``wake``."""
         if self._timer is not None:
             self._timer.cancel()

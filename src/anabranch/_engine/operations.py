@@ -37,18 +37,6 @@ async def discard(notice: Notice) -> None:
 
 
 class Operations:
-    """The operations of one run, as contexts use them.
-
-    Args:
-        cursor: knows the record.
-        scheduler: decides whether a new operation may start.
-        effects: runs the asks that are answered on the server.
-        asks: open asks of the run.
-        clock: source of the time.
-        sink: receives notices.
-        observe: surrounds each ask.
-    """
-
     def __init__(
         self,
         cursor: ReplayCursor,
@@ -69,13 +57,10 @@ class Operations:
         self._barrier = Barrier(scheduler.strands, asks.futures)
 
     def recorded(self, scope: Scope, step_id: str, kind: AskKind, asked: str) -> Entry | None:
-        """Return the answer's entry if it is recorded and the run has no fault.
+        """Return the answer's entry if it is recorded and the run has no fault; raise a recorded error.
 
-        An entry of the kind ``REFUSED`` holds an answer to other words: ask again, as another attempt.
-
-        Raises:
-            StepFailed: if the answer was an error.
-            NonDeterminismError: if another question was asked here before.
+        An entry of the kind ``REFUSED`` holds an answer to other words: ask again, as another
+        attempt.
         """
         if self._cursor.fault is not None:  # ask() raises it
             return None
@@ -95,15 +80,13 @@ class Operations:
     ) -> Entry:
         """Return the answer's entry if it is recorded; otherwise ask, and wait for the answer.
 
-        ``make_request`` is called only if no answer is recorded. An ``AnabranchError`` that it raises
-        is recorded, because the reasons of a refusal (spent tokens, open asks) may differ in a replay.
-        ``responder`` answers on the server, as an effect; without one the question goes out. Under a
-        budget, ``responder`` starts when no strand (task of the call) is about to run. By then, all
-        requests made at the same time have been admitted or refused.
+        ``make_request`` is called only if no answer is recorded. An ``AnabranchError`` that it
+        raises is recorded, because the reasons of a refusal (spent tokens, open asks) may differ in
+        a replay. ``responder`` answers on the server, as an effect; without one the question goes
+        out. Under a budget, ``responder`` starts when no strand (task of the call) is about to run.
+        By then, all requests made at the same time have been admitted or refused.
 
-        Raises:
-            StepFailed: if the answer was an error.
-            NonDeterminismError: if another question was asked here before.
+        Raises ``StepFailed`` if the answer was an error.
         """
         cursor = self._cursor
         if cursor.fault is not None:
@@ -174,7 +157,6 @@ class Operations:
         return bool(awaited)
 
     def answer(self, step_id: str, answer: Answer) -> bool:
-        """Answer an ask of a running body; return whether the ask was open."""
         if not self._asks.is_open(step_id):
             return False
         self._cursor.answer(step_id, answer)
@@ -182,7 +164,6 @@ class Operations:
         return True
 
     def open_ids(self, *kinds: AskKind) -> list[str]:
-        """Return the ids of the open asks of these kinds."""
         return self._asks.ids(*kinds)
 
     async def race(self, scope: Scope, step_id: str, operations: Sequence[Awaitable[T]]) -> T:
@@ -239,11 +220,7 @@ class Operations:
         return now
 
     def random(self, scope: Scope) -> random.Random:
-        """Return randomness that is the same in every replay.
-
-        Raises:
-            ContextUseError: if the scope's path is not the same in every replay.
-        """
+        """Return randomness that is the same in every replay."""
         scope.check_order("random")
         if scope.randomness is None:
             scope.randomness = random.Random(self._seed(scope))  # noqa: S311 - a replay repeats it

@@ -48,11 +48,7 @@ logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 
 def checked_patience(patience: float | None) -> float | None:
-    """Return ``patience``, a positive number of seconds, or ``None`` for ``PATIENCE``.
-
-    Raises:
-        ValueError: if ``patience`` is no positive, finite number of seconds.
-    """
+    """Return ``patience`` if it is a positive number of seconds, or ``None`` for ``PATIENCE``."""
     if patience is not None and not 0 < patience < math.inf:
         raise ValueError(f"patience must be a positive number of seconds, got {patience!r}")
     return patience
@@ -89,13 +85,8 @@ class RoundOwner(Protocol):
 class Quiescence:
     """Watches the strands of one call during one round and calls its owner's ``on_quiet`` once.
 
-    Report every event to :meth:`stir`. The check runs at the loop's next pass, only while asks are open.
-
-    Args:
-        strands: strands of the call; the first one returns the call's result.
-        parked: returns the futures of the open asks.
-        owner: the call.
-        patience: replaces ``PATIENCE``.
+    Report every event to :meth:`stir`. The check runs at the loop's next pass, only while asks are
+    open. The first of ``strands`` returns the call's result.
     """
 
     def __init__(
@@ -141,7 +132,6 @@ class Quiescence:
             await future
 
     def stop(self) -> None:
-        """Stop watching; no callback or timer remains."""
         if self._stopped:
             return
         self._stopped = True

@@ -57,7 +57,6 @@ class Records:
         self._begun = False
 
     def check(self) -> None:
-        """Return if this run may start a new operation; raise as :meth:`write` does."""
         if self.recorder is not None:
             self.recorder.check()
 
@@ -67,18 +66,15 @@ class Records:
             await self.recorder.failing(error)
 
     async def undone(self, step_id: str) -> None:
-        """Write that the undo of ``step_id`` has run."""
         if self.recorder is not None:
             await self.recorder.undone(step_id)
 
     async def write(self) -> None:
         """Write all new entries, even if the caller is cancelled meanwhile.
 
-        If another run has written an entry first, that entry replaces ours.
-
-        Raises:
-            Exception: if the recorder raises, even to a caller that is being cancelled: no effect may
-                depend on an entry that could not be written.
+        If another run has written an entry first, that entry replaces ours. An error of the
+        recorder reaches even a caller that is being cancelled: no effect may depend on an entry
+        that could not be written.
         """
         # An effect must wait for entries that another strand is writing:
         # test_an_effect_waits_for_the_record_of_another_strand.
@@ -87,11 +83,7 @@ class Records:
         await self._write_now(self.recorder)
 
     async def write_ahead(self) -> None:
-        """Write the entries that the next effect may depend on; check that it may still run.
-
-        Raises:
-            Exception: if the recorder raises, as in :meth:`write`.
-        """
+        """Write the entries that the next effect may depend on; check that it may still run."""
         if self.recorder is None:
             return
         if self._begun:

@@ -111,11 +111,7 @@ class Scheduler:
         return start_root(self, coroutine, scope)
 
     def strand(self) -> Strand:
-        """Return the running strand, which must be one of this run.
-
-        Raises:
-            ContextUseError: if no strand, or another call's strand, is running.
-        """
+        """Return the running strand, which must be one of this run."""
         # The usual case first: unlike current_strand() this makes no system call (for the process
         # id, with which asyncio finds the running loop in Python 3.11).
         if get_ident() == self._thread:
@@ -132,7 +128,6 @@ class Scheduler:
         return strand
 
     def scope(self) -> Scope:
-        """Return the scope of the running strand; raise as :meth:`strand` does."""
         return self.strand().scope
 
     def made(
@@ -166,12 +161,10 @@ class Scheduler:
         return self._watch is not None
 
     def stir(self) -> None:
-        """Report that a strand's state may have changed."""
         if self._watch is not None:
             self._watch.stir()
 
     def strand_parked(self) -> None:
-        """Report that a strand has begun to wait for an answer."""
         if self._watch is not None:
             self._watch.stir()
         else:
@@ -182,7 +175,6 @@ class Scheduler:
         yield from self.stalled.values()
 
     def strand_ended(self, strand: Strand) -> None:
-        """Report to the owner that ``strand`` has ended."""
         self.owner.on_strand_ended(strand)
         if not self.strands:
             self.changed.set()
@@ -194,7 +186,6 @@ class Scheduler:
         self.in_effect.add(strand.task)
 
     def end_effect(self, strand: Strand) -> None:
-        """Remove the mark that :meth:`begin_effect` has set."""
         self.in_effect.discard(strand.task)
         strand.effects -= 1
         self.stir()
@@ -207,11 +198,8 @@ class Scheduler:
     async def go_live(self, scope: Scope, step_id: str) -> Strand:
         """Return the running strand if it may start a new operation; otherwise, end the strand.
 
-        Raises:
-            ContextUseError: if no strand is running.
-            NonDeterminismError: if the replay has failed before.
-            BranchTimeoutError: if the deadline of an enclosing branch has passed.
-            asyncio.CancelledError: if that deadline ends the strand, or if the round has ended.
+        Raises ``BranchTimeoutError`` or ``CancelledError`` if the deadline of an enclosing branch
+        has passed.
         """
         strand = current_strand()
         if (fault := self.owner.fault) is not None:
@@ -238,11 +226,8 @@ class Scheduler:
     async def refuse(self, step_id: str) -> NoReturn:
         """Cancel the running strand again; after ``REFUSALS`` times, let it wait for ever.
 
-        A step in a ``finally`` block belongs to a later round. But a suspended strand that handles no
-        exception any more has swallowed its cancellation.
-
-        Raises:
-            asyncio.CancelledError: if the strand is not parked.
+        A step in a ``finally`` block belongs to a later round. But a suspended strand that handles
+        no exception any more has swallowed its cancellation.
         """
         task = current_strand().task
         # A step in a ``finally`` block would be reported as a swallowed cancellation:
@@ -291,7 +276,6 @@ class Scheduler:
             task.cancel()
 
     def _close(self) -> None:
-        """Close the run: from now on no new operation starts."""
         self.closing = True
         self.stop_watching()
         if all(task.done() for task in self.strands):

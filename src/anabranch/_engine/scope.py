@@ -74,17 +74,12 @@ class Scope:
         self.randomness: random.Random | None = None
 
     def child(self, name: str, *, unordered: bool) -> Scope:
-        """Return the scope of a new task, started here, that runs the coroutine ``name``."""
         made = Scope(self.branch, f"{self.path}/~{name}#{self.count('~' + name)}", self.memory)
         made.unordered = unordered or self.unordered
         return made
 
     def check_order(self, name: str) -> None:
-        """Refuse to name a step in a task whose own name differs from run to run.
-
-        Raises:
-            ContextUseError: if the task was started from a set.
-        """
+        """Refuse to name a step in a task that was started from a set: its name differs from run to run."""
         if self.unordered:
             raise ContextUseError(
                 f"{self.path}/{name}",

@@ -40,12 +40,7 @@ class StrandState(Enum):
 class Survey:
     """One look at the strands of a call; the loop's next callback makes it out of date.
 
-    Args:
-        strands: tasks of the call.
-        asked: futures of the open asks.
-
-    Attributes:
-        waited_for: strands for which the strand of the last :meth:`state_of` waits.
+    ``waited_for`` has the strands for which the strand of the last :meth:`state_of` waits.
     """
 
     def __init__(self, strands: AbstractSet[AnyTask], asked: AbstractSet[AnyFuture]) -> None:
@@ -55,7 +50,6 @@ class Survey:
         self.waited_for: set[AnyTask] = set()
 
     def state_of(self, task: AnyTask) -> StrandState:
-        """Return the state of the strand whose task is ``task``."""
         self.waited_for.clear()
         waiter = waits.waiter_of(task)
         if waiter is None or waiter.done():
@@ -127,7 +121,6 @@ class Strand:
     """One task of a call.
 
     Attributes:
-        owner: scheduler of the call.
         scope: current place in the program.
         path: path of the scope in which the strand started.
         effects: number of steps around the running code. Inside a step, the strand is busy whatever
@@ -152,16 +145,14 @@ _strands: dict[object, Strand] = {}
 
 
 def strand_of(task: object) -> Strand | None:
-    """Return the strand whose task is ``task``; ``None`` if it is no strand or has ended."""
     return _strands.get(task)
 
 
 def current_strand() -> Strand:
     """Return the strand that is running.
 
-    Raises:
-        ContextUseError: if the code runs in a thread, a loop callback or a foreign task, and in
-            no task of a call: its steps cannot be named.
+    Raises ``ContextUseError`` in a thread, a loop callback or a foreign task, whose steps cannot be
+    named.
     """
     try:
         task = asyncio.current_task()
@@ -176,11 +167,6 @@ def current_strand() -> Strand:
 
 
 def current_scope() -> Scope:
-    """Return the scope of the running strand.
-
-    Raises:
-        ContextUseError: if no strand is running, as in :func:`current_strand`.
-    """
     return current_strand().scope
 
 
@@ -206,7 +192,6 @@ def _misuse(task: asyncio.Task[Any] | None, strand: Strand | None) -> tuple[str,
 def start_root(
     owner: StrandOwner, coroutine: Coroutine[Any, Any, Any], scope: Scope
 ) -> asyncio.Task[Any]:
-    """Start the first strand of ``owner``."""
     task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=asyncio.get_running_loop())
     _register(Strand(owner, task, scope))
     return task
@@ -314,9 +299,6 @@ def install_task_factory() -> None:
 
     The new factory stays, since removing it would break a call that runs at the same time. A task
     that no strand starts costs one dictionary look-up.
-
-    Raises:
-        RuntimeError: if no asyncio loop is running (trio and others are not supported).
     """
     loop = asyncio.get_running_loop()
     factory = loop.get_task_factory()

@@ -29,7 +29,6 @@ class Wordings:
         self._refused: Counter[str] = Counter()
 
     def repeat(self, step_id: str, again: str) -> None:
-        """Record that ``again`` is another attempt at the question ``step_id``."""
         self._first[again] = step_id
 
     def is_other(self, step_id: str, kind: str, asked: str) -> bool:

@@ -136,12 +136,7 @@ _UNLIMITED = 2**31 - 1
 
 
 class Branches:
-    """Branches in a database; see the port for the methods.
-
-    Args:
-        database: stores the branches.
-        closes: whether closing the branches closes the database.
-    """
+    """Branches in a database; ``closes`` says whether closing the branches closes the database."""
 
     def __init__(self, database: Database, *, closes: bool = True) -> None:
         self._database = database
@@ -274,7 +269,6 @@ def _to_session(row: Row) -> Session:
 
 
 def to_branch(row: Row) -> Branch:
-    """Return the branch that a row contains."""
     values = _values(row, _BRANCH_FIELDS)
     values["injected_memories"] = tuple(values["injected_memories"])
     return Branch(**values)

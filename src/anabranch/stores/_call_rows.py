@@ -30,7 +30,6 @@ CALL_WIDTH = 16
 
 
 def digest_of(answers: Mapping[str, str]) -> str:
-    """Return a digest of the answers of a round."""
     text = json.dumps(sorted(answers.items()))
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -40,7 +39,6 @@ def call_row(
     state: CallState,
     lease: LeaseRecord | None = None,
 ) -> dict[str, Any]:
-    """Return the row of a new call, under ``lease`` if given."""
     return {
         "call_id": to_bytes(call.call_id),
         "tool": to_bytes(call.tool),
@@ -64,7 +62,6 @@ def call_row(
 
 
 def to_call(row: Row) -> CallRecord:
-    """Return the call at the beginning of a row."""
     call_id, tool, arguments, started, deadline, state = row[:6]
     principal, thread, node, version = map(to_text, row[6:10])
     failure, is_stopped, asked, owner, process, until = row[10:CALL_WIDTH]
@@ -87,7 +84,6 @@ def to_call(row: Row) -> CallRecord:
 
 
 def round_row(call_id: str, record: RoundRecord) -> dict[str, Any]:
-    """Return the row of a finished round."""
     return {
         "call_id": to_bytes(call_id),
         "number": record.number,
@@ -98,13 +94,11 @@ def round_row(call_id: str, record: RoundRecord) -> dict[str, Any]:
 
 
 def to_round(row: Row) -> RoundRecord:
-    """Return the round in a row."""
     number, reply, state, notes = row
     return RoundRecord(number, to_text(reply), to_text(state), to_text(notes))
 
 
 def entry_rows(call_id: str, number: int, entries: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return one row for each entry of a round."""
     this = to_bytes(call_id)
     return [
         {"call_id": this, "number": number, "step_id": to_bytes(step_id), "text": to_bytes(text)}
@@ -113,14 +107,12 @@ def entry_rows(call_id: str, number: int, entries: Mapping[str, str]) -> list[di
 
 
 def to_entries(rows: Iterable[Row]) -> dict[str, str]:
-    """Return the entries in ``rows``, as texts by step id."""
     return {to_text(step_id): to_text(text) for step_id, text in rows}
 
 
 def answer_rows(
     call_id: str, answers: Mapping[str, str], by: str, number: int | None
 ) -> list[dict[str, Any]]:
-    """Return one row for each answer."""
     this, given_by = to_bytes(call_id), to_bytes(by)
     return [
         {
@@ -135,7 +127,6 @@ def answer_rows(
 
 
 def to_answer(row: Row) -> tuple[str, AnswerRecord]:
-    """Return the step id and the answer that a row contains."""
     step_id, text, by, number = row
     return to_text(step_id), AnswerRecord(to_text(text), to_text(by), number)
 
@@ -149,7 +140,6 @@ def known_round(
     which: Mapping[str, Any],
     inbox: Mapping[str, AnswerRecord],
 ) -> OpenedRound:
-    """Return the stored record of a round."""
     end, number = row[CALL_WIDTH:], which["which"]
     taken = {step: each for step, each in inbox.items() if each.round == number}
     return OpenedRound(
@@ -188,7 +178,6 @@ def open_known(
 
 
 def inbox_of(connection: sa.Connection, this: bytes) -> dict[str, AnswerRecord]:
-    """Return the answers of a call, by step."""
     return dict(map(to_answer, sql.ANSWERS.rows(connection, {"this": this})))
 
 
@@ -210,7 +199,6 @@ def take(
 
 
 def undone_steps(connection: sa.Connection, this: bytes) -> frozenset[str]:
-    """Return the steps of a call whose compensations have run."""
     found = sql.UNDONE_STEPS.rows(connection, {"this": this})
     return frozenset(to_text(step_id) for (step_id,) in found)
 

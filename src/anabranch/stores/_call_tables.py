@@ -284,7 +284,6 @@ PRUNE = Statement(
 
 
 def listing(given: Collection[str], states: Collection[CallState] | None) -> Statement:
-    """Return the statement for one page of the list of calls, with the conditions in ``given``."""
     started, call_id = CALL.c.started, CALL.c.call_id
     conditions = {
         "tool": CALL.c.tool == sa.bindparam("tool"),

@@ -56,15 +56,7 @@ from anabranch.stores._sql import Row, Statement, to_bytes, to_text
 
 
 class Calls:
-    """Calls in a database; see the port for the methods.
-
-    Args:
-        database: stores the calls.
-        closes: whether closing the calls closes the database.
-
-    Attributes:
-        is_lasting: whether the calls outlive the process.
-    """
+    """Calls in a database; ``closes`` says whether closing the calls closes the database."""
 
     def __init__(self, database: Database, *, closes: bool = True) -> None:
         self._database = database
@@ -74,7 +66,6 @@ class Calls:
 
     @property
     def processes(self) -> Processes:
-        """See the port."""
         return self._database.processes
 
     # -- calls -------------------------------------------------------------------------------
@@ -141,7 +132,6 @@ class Calls:
         )
 
     def _leased(self, owner: str, until: float) -> dict[str, Any]:
-        """Return the parameters of a statement by which this process takes a lease."""
         name = self.processes.name
         return {"new_owner": to_bytes(owner), "new_process": name, "until": until}
 
@@ -265,7 +255,6 @@ class Calls:
         return await self._database.write(work)
 
     async def round(self, call_id: str, number: int) -> RoundRecord | None:
-        """Return the end of a round, or ``None`` if the round has not ended."""
         found = await self._read(sql.ROUND_NUMBER, {"this": to_bytes(call_id), "which": number})
         return to_round(found[0]) if found else None
 

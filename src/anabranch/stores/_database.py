@@ -94,7 +94,6 @@ class Database:
 
     @property
     def dialect(self) -> sa.Dialect:
-        """The SQL dialect of the database."""
         return self._engine.dialect
 
     async def read(self, work: Work[T]) -> T:
@@ -228,11 +227,7 @@ _LOCK = 0x616E6162  # any number, the same in every release
 
 @cache
 def statements(driver: str) -> tuple[str, ...]:
-    """Return the statements that make all tables of a new store.
-
-    Args:
-        driver: the name of the dialect and its driver, as in a SQLAlchemy URL.
-    """
+    """Return the statements that make all tables of a new store; a driver is named as in a store URL."""
     for name in _MODULES:
         import_module(f"anabranch.stores.{name}")
     found: list[str] = []
@@ -249,10 +244,8 @@ def make_tables(connection: sa.Connection, label: str) -> None:
     """Make the tables of a new store, inside the transaction of ``connection``.
 
     Processes that open a new store at the same time wait here for each other. On SQLite, the
-    transaction already locks the whole file.
-
-    Raises:
-        StoreError: if the database has tables of another definition.
+    transaction already locks the whole file. Raises ``StoreError`` if the database has tables of
+    another definition.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))

@@ -54,9 +54,8 @@ _POSTGRES_CLASSES = {
 def translated(label: str, what: str = "store") -> Generator[None]:
     """Raise :class:`StoreError` in place of the errors of the database's driver.
 
-    Args:
-        label: the store's address, without secrets.
-        what: the noun for the store in the sentence.
+    ``label`` is the store's address, without secrets; ``what`` is the noun for the store in the
+    sentence.
     """
     named = f"The {what} {label}"
     try:

@@ -66,11 +66,7 @@ class Target:
 
 
 def read_url(text: str) -> Target:
-    """Parse a store URL.
-
-    Raises:
-        StoreError: if the URL is invalid, or its driver is not installed.
-    """
+    """Parse a store URL; raise ``StoreError`` if it is invalid, or if its driver is not installed."""
     if text == "memory:":
         return Target("memory", sa.make_url("sqlite://"), text)
     try:
@@ -143,11 +139,7 @@ _WAL_SIZE_LIMIT = 64 * 1024 * 1024
 
 
 def make_file(target: Target) -> None:
-    """Make the file of a SQLite target if it is missing, readable by its owner alone.
-
-    Raises:
-        StoreError: if the system does not allow it.
-    """
+    """Make the file of a SQLite target if it is missing, readable by its owner alone."""
     if target.kind != "sqlite":
         return
     path = Path(str(target.url.database))
@@ -162,10 +154,10 @@ def make_file(target: Target) -> None:
 
 
 def make_engine(target: Target) -> sa.Engine:
-    """Build the engine.
+    """Build the engine, which takes two execution options.
 
-    The engine takes two execution options. On SQLite, a connection with ``reading`` takes no lock.
-    The commits of a connection with ``lasting=False`` do not wait for the disk.
+    On SQLite, a connection with ``reading`` takes no lock. The commits of a connection with
+    ``lasting=False`` do not wait for the disk.
     """
     if target.kind == "postgresql":
         return _postgresql(target)

@@ -124,7 +124,6 @@ RELEASE = _unwaited(sa.update(RUN).where(_THIS, _IS_OWNED).values(_NO_TURN))
 
 
 def _looking(dialect: sa.Dialect) -> sa.Insert:
-    """Return the statement that schedules a worker's look at a run, which may be new."""
     insert = insert_of(dialect)(RUN).values(
         run=sa.bindparam("this"), first=1, last=0, at=_LOOK, look_at=_LOOK
     )

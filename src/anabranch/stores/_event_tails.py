@@ -166,7 +166,6 @@ class Tail:
         self._changed = asyncio.Event()
 
     async def wait(self) -> None:
-        """Wait until the run may have further events."""
         await self._changed.wait()
 
     async def read(self, at: EventId, read: Read) -> EventBatch | None:
@@ -197,9 +196,7 @@ class Tail:
 class Tails:
     """The latest events of every run that readers of this process follow.
 
-    Args:
-        read: reads from the store.
-        watch: wakes the tails of one event loop; ``None`` if no other process uses the store.
+    ``watch`` wakes the tails of one event loop; ``None`` if no other process uses the store.
     """
 
     def __init__(self, read: Read, watch: Watch | None) -> None:
@@ -216,7 +213,6 @@ class Tails:
         )
 
     def wake_all(self) -> None:
-        """Wake all readers to read from the store."""
         self._on_each_loop(_wake)
 
     def _on_each_loop(self, work: Callable[[dict[str, Tail]], None]) -> None:
@@ -270,7 +266,6 @@ class Tails:
 
 
 def _wake(tails: dict[str, Tail]) -> None:
-    """Wake the readers of ``tails`` to read from the store."""
     for tail in tails.values():
         tail.wake()
 

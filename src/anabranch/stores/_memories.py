@@ -28,12 +28,7 @@ _REMEMBERED = 30 * 24 * 3600.0
 
 
 class Memories:
-    """Memories in a database; see the port for the methods.
-
-    Args:
-        database: stores the memories.
-        closes: whether closing the memories closes the database.
-    """
+    """Memories in a database; ``closes`` says whether closing the memories closes the database."""
 
     def __init__(self, database: Database, *, closes: bool = True) -> None:
         self._database = database

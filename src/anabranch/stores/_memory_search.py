@@ -150,8 +150,6 @@ _LOCK = 0x616E6163  # any number except the schema's lock
 
 
 class Vectors:
-    """The vectors of memories in one database."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         insert = insert_of(database.dialect)
@@ -165,7 +163,6 @@ class Vectors:
         self._schema = ""
 
     async def add(self, embedder: str, vectors: Mapping[str, Sequence[float]]) -> None:
-        """Store vectors; see the port."""
         encode = _normalised if self._database.is_postgresql else _packed
         rows = [
             {"this": memory_id, "embedder": embedder, "vector": encode(vector)}
@@ -184,7 +181,6 @@ class Vectors:
     async def nearest(
         self, embedder: str, vector: Sequence[float], which: Filter, min_similarity: float
     ) -> list[Memory]:
-        """Return memories by the cosine of their vectors; see the port."""
         find = self._by_pgvector if self._database.is_postgresql else _by_scan
 
         def work(connection: sa.Connection) -> list[Memory]:
@@ -256,7 +252,6 @@ class _HalfVector(UserDefinedType[str]):
         self.dim = dim
 
     def get_col_spec(self, **_: object) -> str:
-        """Return the type's name, with its schema."""
         return f'"{self.schema}".halfvec({self.dim})'
 
 

@@ -155,7 +155,6 @@ NUMBERED = sa.select(MEMORY.c.seq, *MEMORIES.selected_columns)
 
 
 def memory_row(memory: Memory) -> dict[str, Any]:
-    """Return the row of a new memory."""
     return {
         **{name: getattr(memory, name) for name in _FIELDS},
         "place": place_of(memory.scope),
@@ -180,7 +179,6 @@ def to_memory(row: Sequence[Any]) -> Memory:
 
 
 def allowed(which: Filter) -> list[sa.ColumnElement[bool]]:
-    """Return the SQL conditions of a filter."""
     conditions = [MEMORY.c.confidence >= which.min_confidence]
     if which.scopes is not None:
         conditions.append(MEMORY.c.place.in_([place_of(scope) for scope in which.scopes]))

@@ -71,13 +71,7 @@ class ClosableProcesses(Processes, Protocol):
 def open_processes(
     target: Target, connect: Callable[[], psycopg.Connection[tuple[object, ...]]], read: Read
 ) -> ClosableProcesses:
-    """Return the processes that share a database; open no file or connection before the first use.
-
-    Args:
-        target: the database.
-        connect: opens a Postgres connection.
-        read: reads numbers from the database.
-    """
+    """Return the processes that share a database; open no file or connection before the first use."""
     if target.kind == "sqlite":
         return _FileLocks(Path(str(target.url.database)), target.label)
     if target.kind == "postgresql":
@@ -108,7 +102,6 @@ class _FileLocks:
         self._held: sqlite3.Connection | None = None
 
     async def enter(self) -> None:
-        """See :meth:`Processes.enter`."""
         if self._held is None:
             await asyncio.to_thread(self._enter)
 
@@ -138,7 +131,6 @@ class _FileLocks:
             held.close()
 
     async def dead(self, names: Collection[str]) -> Collection[str]:
-        """See :meth:`Processes.dead`."""
         return await asyncio.to_thread(lambda: [*filter(self._is_dead, names)]) if names else ()
 
     def _is_dead(self, name: str) -> bool:
@@ -160,7 +152,6 @@ class _FileLocks:
         return True
 
     def close(self) -> None:
-        """See the protocol."""
         with self._entering:
             self._is_closed = True
             held, self._held = self._held, None
@@ -174,7 +165,6 @@ class _FileLocks:
 
 
 def _locked(file: Path, mode: str, timeout: float) -> sqlite3.Connection:
-    """Open and lock a file."""
     where = f"{file.as_uri()}?mode={mode}"
     connection = sqlite3.connect(
         where, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
@@ -211,7 +201,6 @@ class _AdvisoryLocks:
         self._missed: dict[str, tuple[int, float]] = {}
 
     async def enter(self) -> None:
-        """See :meth:`Processes.enter`."""
         if not self._is_held:
             await asyncio.to_thread(self._enter)
 
@@ -279,7 +268,6 @@ class _AdvisoryLocks:
         return None
 
     async def dead(self, names: Collection[str]) -> Collection[str]:
-        """See :meth:`Processes.dead`."""
         others = [each for each in names if re.fullmatch("[0-9a-f]{8}", each) and each != self.name]
         if not others:
             return ()
@@ -300,7 +288,6 @@ class _AdvisoryLocks:
         return [each for each in others if self._missed.get(each, (0, 0.0))[0] >= MISSED]
 
     def close(self) -> None:
-        """See the protocol."""
         with self._entering:
             self._is_closed = True
             holding, self._holding = self._holding, None

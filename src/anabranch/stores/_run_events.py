@@ -45,15 +45,10 @@ PAGE_EVENTS, PAGE_BYTES = 500, 64 * 1024
 
 
 class Events:
-    """Run events in a database; see the port for the methods.
+    """Run events in a database.
 
-    Args:
-        database: stores the events.
-        held: minimum events stored of each run.
-        closes: whether closing the events closes the database.
-
-    Attributes:
-        database: stores the events.
+    ``held`` is the minimum number of events stored of each run; ``closes`` says whether closing the
+    events closes the database.
     """
 
     def __init__(self, database: Database, held: int = HELD, *, closes: bool = True) -> None:
@@ -65,7 +60,6 @@ class Events:
 
     @property
     def processes(self) -> Processes:
-        """See the port."""
         return self.database.processes
 
     async def append(self, run: str, events: Sequence[bytes], *, at: float) -> int:
@@ -191,7 +185,6 @@ class Events:
                 await self._shorten_to(to_bytes(run), last - self._held + 1, begun)
 
     async def _shorten_to(self, this: bytes, first: int, begun: int = 0) -> None:
-        """Delete the events before number ``first``."""
         await self.database.write(
             lambda connection: self._drop(connection, this, first, begun), lasting=False
         )

@@ -34,11 +34,9 @@ class Opaque(TypeDecorator[str]):
     cache_ok: bool | None = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> bytes | None:  # noqa: ARG002
-        """Return the bytes of a text."""
         return optional_bytes(value)
 
     def process_result_value(self, value: bytes | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
-        """Return the text of the bytes."""
         return optional_text(value)
 
 
@@ -48,17 +46,14 @@ def to_bytes(text: str) -> bytes:
 
 
 def to_text(value: bytes) -> str:
-    """Return the text of a value that :class:`Opaque` stored."""
     return value.decode("utf-8", "surrogatepass")
 
 
 def optional_bytes(text: str | None) -> bytes | None:
-    """Return the bytes of a text for a column; null for ``None``."""
     return None if text is None else to_bytes(text)
 
 
 def optional_text(value: bytes | None) -> str | None:
-    """Return the text of a column's bytes; ``None`` for null."""
     return None if value is None else to_text(value)
 
 
@@ -87,7 +82,6 @@ class Statement:
         self._compiled: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def _of(self, dialect: sa.Dialect) -> tuple[str, dict[str, Any]]:
-        """Return the SQL text, and the constant values in it, such as the number of a LIMIT."""
         if dialect.name not in self._compiled:
             given = self.statement
             statement = given if isinstance(given, sa.ClauseElement) else given(dialect)
@@ -99,22 +93,14 @@ class Statement:
         return self._compiled[dialect.name]
 
     def rows(self, connection: sa.Connection, values: Mapping[str, Any]) -> Sequence[Row]:
-        """Return all rows that a query finds.
-
-        Raises:
-            sqlalchemy.exc.DBAPIError: if the driver raises an error.
-        """
+        """Return all rows that a query finds."""
         text, constants = self._of(connection.dialect)
         with _cursor(connection) as cursor:
             cursor.execute(text, {**constants, **values})
             return cursor.fetchall()
 
     def count(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> int:
-        """Run the statement once for each of ``rows``; return the number of changed rows.
-
-        Raises:
-            sqlalchemy.exc.DBAPIError: if the driver raises an error.
-        """
+        """Run the statement once for each of ``rows``; return the number of changed rows."""
         text, constants = self._of(connection.dialect)
         values = [{**constants, **row} for row in rows]
         with _cursor(connection) as cursor:
@@ -132,8 +118,8 @@ AT_ONCE = 64
 class RowsStatement:
     """A statement over any number of rows, which sends many rows with each execution.
 
-    SQLite's driver releases the interpreter's lock at each execution, also within ``executemany``, and
-    then waits for its turn. Next to a busy event loop, that takes far longer than the work.
+    SQLite's driver releases the interpreter's lock at each execution, also within ``executemany``,
+    and then waits for its turn. Next to a busy event loop, that takes far longer than the work.
 
     Args:
         make: returns the statement for a number of rows; its parameters are the values of the rows,
@@ -145,11 +131,6 @@ class RowsStatement:
         self._made: dict[tuple[str, int], str] = {}
 
     def run(self, connection: sa.Connection, given: Sequence[Row]) -> None:
-        """Run the statement for all rows of ``given``.
-
-        Raises:
-            sqlalchemy.exc.DBAPIError: if the driver raises an error.
-        """
         start = 0
         with _cursor(connection) as cursor:
             while start < len(given):
@@ -186,7 +167,6 @@ def _cursor(connection: sa.Connection) -> Generator[DBAPICursor]:
 
 
 def insert_of(dialect: sa.Dialect) -> Callable[[sa.Table], Any]:
-    """Return the ``insert`` of the database's dialect."""
     # A process needs one dialect, and each import takes long.
     if dialect.name == "postgresql":
         from sqlalchemy.dialects import postgresql  # noqa: PLC0415

@@ -39,11 +39,7 @@ class ConnectionHealth:
 
 
 class ThreadConnections:
-    """One connection for each thread.
-
-    Args:
-        engine: the engine, whose pool has as many connections as there are threads.
-    """
+    """One connection for each thread; the pool of ``engine`` has as many connections as threads."""
 
     def __init__(self, engine: sa.Engine, health: ConnectionHealth) -> None:
         self._engine = engine
@@ -78,10 +74,7 @@ class ThreadConnections:
             raise
 
     def _of_this_thread(self) -> sa.Connection:
-        """Return the connection of this thread.
-
-        The pool tests a connection that was idle, or whose server has failed since its last use.
-        """
+        """The pool tests a connection that was idle, or whose server has failed since its last use."""
         thread = threading.get_ident()
         connection = self._own.get(thread)
         if connection is not None and not self._is_trusted(connection):
@@ -136,16 +129,12 @@ async def _ended(future: Future[Any]) -> None:
 
 
 class Transaction(Protocol):
-    """Opens a transaction that ends with the context."""
-
     def __call__(self, *, lasting: bool) -> AbstractContextManager[sa.Connection]:
         """Open the transaction; if ``lasting``, its commit waits for the disk."""
         ...
 
 
 class Workers(Protocol):
-    """Runs work in threads."""
-
     def submit(self, work: Work[T], /, *, lasting: bool = True) -> Future[T]:
         """Queue work; cancelling the future withdraws the work unless it has begun."""
         ...
@@ -174,15 +163,12 @@ class _Job(Generic[T]):
 
 
 class Batches:
-    """Runs all waiting work in one transaction, in one thread.
+    """Runs all waiting work in one transaction, in one ``thread``.
 
     For a database with a single writer, whose every commit waits for the disk. A piece succeeds
     only after the commit. Work must be repeatable: if one piece of a batch fails, the batch is
-    rolled back, and each piece runs in its own transaction.
-
-    Args:
-        thread: an executor with one thread.
-        transaction: opens a transaction, which is lasting if any piece of its batch must be.
+    rolled back, and each piece runs in its own transaction. A transaction is lasting if any piece
+    of its batch must be.
     """
 
     def __init__(self, thread: Executor, transaction: Transaction) -> None:

@@ -50,11 +50,7 @@ _CONTENTS_OF_THREAD = _contents(_THREAD)
 
 
 def delete_subtree(connection: sa.Connection, node_id: str) -> int:
-    """Delete a node and all nodes below it with their files; return the number of nodes.
-
-    Raises:
-        StoreError: if a content does not hold blocks.
-    """
+    """Delete a node and all nodes below it with their files; return the number of nodes."""
     # A separate statement, so that the next ones see the nodes added during the wait for the lock.
     found = connection.execute(_LOCK, {"this": node_id}).first()
     if found is None:

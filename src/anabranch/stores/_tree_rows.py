@@ -40,7 +40,6 @@ _USAGES: TypeAdapter[tuple[Usage | None, ...]] = TypeAdapter(tuple[Usage | None,
 
 
 def thread_row(thread: Thread) -> dict[str, Any]:
-    """Return the row of a new thread."""
     return {
         "id": to_bytes(thread.id),
         "created_at": thread.created_at,
@@ -51,7 +50,6 @@ def thread_row(thread: Thread) -> dict[str, Any]:
 
 
 def to_thread(row: Row) -> Thread:
-    """Return the thread in a row."""
     thread_id, created_at, system_prompt, title, owner = row
     return Thread(
         to_text(thread_id),
@@ -63,12 +61,10 @@ def to_thread(row: Row) -> Thread:
 
 
 def ref_row(ref: Ref) -> dict[str, Any]:
-    """Return the parameters of the statement that sets a ref."""
     return {"new_name": to_bytes(ref.name), "node_id": to_bytes(ref.node_id)}
 
 
 def node_row(node: Node) -> dict[str, Any]:
-    """Return the parameters of the statement that adds a node."""
     return {
         "thread_id": to_bytes(node.thread_id),
         "parent_id": optional_bytes(node.parent_id),
@@ -82,7 +78,6 @@ def node_row(node: Node) -> dict[str, Any]:
 
 
 def result_row(result: Result) -> dict[str, Any]:
-    """Return the parameters of the statement that sets a result."""
     return {
         "node_id": to_bytes(result.node_id),
         "new_tool_use_id": to_bytes(result.tool_use_id),
@@ -95,15 +90,9 @@ def result_row(result: Result) -> dict[str, Any]:
 def to_nodes(
     rows: Sequence[Row], thread_id: str, parents: Mapping[int, str] | None = None
 ) -> list[Node]:
-    """Return the nodes in the order of ``rows``.
+    """Return the nodes in the order of ``rows``, which begin with the columns of a node.
 
-    Args:
-        rows: rows that begin with the columns of a node.
-        thread_id: the thread of all nodes.
-        parents: the ids, by number, of parents that are not among the rows.
-
-    Raises:
-        StoreError: if a row does not hold a node.
+    ``parents`` has the ids, by number, of parents that are not among the rows.
     """
     if not rows:
         return []
@@ -132,7 +121,6 @@ def to_ends(rows: Iterable[Row]) -> dict[str, TurnEnd]:
 
 
 def to_path(rows: Iterable[Row]) -> Path:
-    """Return the path whose nodes and results are in ``rows``."""
     ordered = sorted(rows, key=itemgetter(_SEQ))  # a parent's number is smaller
     of_nodes = list({row[_SEQ]: row for row in ordered}.values())
     nodes = to_nodes(of_nodes, to_text(of_nodes[0][_PER_NODE - 1]))
@@ -141,11 +129,7 @@ def to_path(rows: Iterable[Row]) -> Path:
 
 
 def to_surroundings(rows: Sequence[Row]) -> Surroundings:
-    """Return the surroundings of a node, from rows of its path and of the nodes below.
-
-    Raises:
-        StoreError: if a row does not hold a node.
-    """
+    """Return the surroundings of a node, from rows of its path and of the nodes below."""
     path = to_path([(*row[:_PER_NODE], *row[_THREAD_END:-1]) for row in rows if not row[-1]])
     found = sorted((row for row in rows if row[-1]), key=itemgetter(_SEQ))
     parents = {row[_SEQ]: to_text(row[_ID]) for row in rows if not row[-1]}
@@ -162,11 +146,7 @@ def to_surroundings(rows: Sequence[Row]) -> Surroundings:
 
 
 def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:
-    """Return results by the ids of node and tool use; each row has the node's id and the result.
-
-    Raises:
-        StoreError: if a row does not hold a result.
-    """
+    """Return results by the ids of node and tool use; each row has the node's id and the result."""
     if not rows:
         return {}
     raw_holders, raw_ids, contents, errors, pendings = zip(*rows, strict=True)
@@ -183,11 +163,7 @@ def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:
 
 
 def digests_of(contents: Iterable[bytes]) -> set[str]:
-    """Return the digests of the files to which stored contents refer.
-
-    Raises:
-        StoreError: if a content does not hold blocks.
-    """
+    """Return the digests of the files to which stored contents refer."""
     # Most contents refer to no file, and parsing takes long. A text quotes the key with backslashes.
     found = _read(_CONTENTS, [each for each in contents if b'"digest"' in each])
     return digests_in(found)

@@ -53,12 +53,6 @@ class _NoPlaceError(Exception):
 
 
 class Trees:
-    """Threads in a database; see the port for the methods.
-
-    Attributes:
-        database: stores the threads.
-    """
-
     def __init__(self, database: Database) -> None:
         self.database: Database = database
 
@@ -250,19 +244,16 @@ class Trees:
 
 
 def _find_thread(connection: sa.Connection, thread_id: str) -> Thread | None:
-    """Return the thread, or ``None`` if it does not exist."""
     found = sql.FIND_THREAD.rows(connection, {"this": to_bytes(thread_id)})
     return to_thread(found[0]) if found else None
 
 
 def _find_refs(connection: sa.Connection, thread_id: str) -> dict[str, str]:
-    """Return the refs of a thread: for each name, the node to which it points."""
     found = sql.REFS.rows(connection, {"this": to_bytes(thread_id)})
     return {to_text(name): to_text(node_id) for name, node_id in found}
 
 
 def _find_node(connection: sa.Connection, node_id: str) -> Node | None:
-    """Return the node, or ``None`` if it does not exist."""
     for row in sql.FIND_NODE.rows(connection, {"this": to_bytes(node_id)}):
         parents = {} if row[1] is None else {row[1]: to_text(row[11])}
         return to_nodes([row], to_text(row[10]), parents)[0]
@@ -270,11 +261,7 @@ def _find_node(connection: sa.Connection, node_id: str) -> Node | None:
 
 
 def _check(node: Node, parent: Node | None) -> None:
-    """Check that ``node`` may follow ``parent``.
-
-    Raises:
-        RefusedError: if ``node`` may not follow there.
-    """
+    """Raise ``RefusedError`` if ``node`` may not follow ``parent``."""
     try:
         check_place(node, parent)
     except ValueError as error:

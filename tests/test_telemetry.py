@@ -95,6 +95,7 @@ async def test_all_rounds_of_a_call_are_one_trace(collected: Collected, store: s
         "asked",
         "returned",
     ]
+    assert [each.attributes["anabranch.round"] for each in (first, second)] == ["1", "2"]
     asked, sampled = collected.named("ask")
     assert below(asked, whole)  # from the end of the round that asked to the one with the answer
     assert asked.start_time <= asked.end_time <= second.start_time

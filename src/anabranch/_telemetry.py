@@ -132,7 +132,7 @@ def observe_call(
             # Without an SDK this is the request's context: there is no trace, and nothing to carry.
             call = trace.INVALID_SPAN_CONTEXT if opened == request else opened
         if answered is not None:
-            attributes["anabranch.round"] = str(journal.rounds)
+            attributes["anabranch.round"] = str(journal.rounds + 1)
             spans.enter_context(_span("anabranch.round", attributes, call))
         seen = ObservedRound(call)
         try:

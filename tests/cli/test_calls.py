@@ -69,6 +69,7 @@ def test_a_call_is_shown_by_the_beginning_of_its_id(run: Run) -> None:
     call = run.value("calls", "show", "1")
     assert (call["id"], call["state"], call["waits_for"]) == (CALL, "waiting", ["seats"])
     assert call["steps"][0]["id"] == "trip/reserve.1"
+    assert (call["rounds"][0]["number"], call["steps"][0]["round"]) == (1, 1)
     assert run.value("calls", "show", "last")["id"] == CALL
     assert run("calls", "show", "last", "--store", "memory:")[0] == 1
 
@@ -242,20 +243,20 @@ def test_a_wrong_id_is_refused_in_a_sentence(
 def test_a_call_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     question: JsonValue = {"message": "How many?"}
     steps = [
-        RecordedStep(id="t/do.1", kind="step", within="t", round=0, value={"a": "ü" * 100}, undo="due"),
-        RecordedStep(id="t/b#1", kind="branch", within="t", round=0, state="failed", error="E: no"),
-        RecordedStep(id="t/b#1/sample.1", kind="sample", within="t/b#1", depth=1, round=0, tokens=9),
+        RecordedStep(id="t/do.1", kind="step", within="t", round=1, value={"a": "ü" * 100}, undo="due"),
+        RecordedStep(id="t/b#1", kind="branch", within="t", round=1, state="failed", error="E: no"),
+        RecordedStep(id="t/b#1/sample.1", kind="sample", within="t/b#1", depth=1, round=1, tokens=9),
         RecordedStep(
-            id="seats", kind="elicit", within="t", round=0, asked=question, answered_by="page",
-            answered_in=1,
+            id="seats", kind="elicit", within="t", round=1, asked=question, answered_by="page",
+            answered_in=2,
         ),
-        RecordedStep(id="t/~x#1", kind="task", within="t", round=1, state="ended"),
-        RecordedStep(id="more", kind="elicit", within="t", round=1, state="open"),
+        RecordedStep(id="t/~x#1", kind="task", within="t", round=2, state="ended"),
+        RecordedStep(id="more", kind="elicit", within="t", round=2, state="open"),
     ]  # fmt: skip
     call = RecordedCall(
         id="call_1", tool="t", state=CallState.WAITING, started=0, deadline=60, principal="me",
         arguments={"n": 1}, lease=Holder(worker="w", until=9), steps=steps, waits_for=["more"],
-        rounds=[RecordedRound(number=0, outcome="asked", ended=5, worker="w", asks=["seats"])],
+        rounds=[RecordedRound(number=1, outcome="asked", ended=5, worker="w", asks=["seats"])],
         lines=["call_1~0.a"], is_complete=False, notices=2, waits_until=0.0,
     )  # fmt: skip
     drawn = draw_call(call)
@@ -273,7 +274,7 @@ def test_a_call_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drawn[-6].endswith("…; undo (without a name): due")
     assert drawn[-5].endswith("branch b#1         failed: E: no")
     assert drawn[-4].endswith("  sample sample.1  → null; 9 tokens")
-    assert drawn[-3].endswith('elicit seats       "How many?"; → null; from a page in round 1')
+    assert drawn[-3].endswith('elicit seats       "How many?"; → null; from a page in round 2')
     assert drawn[-2].endswith("task ~x#1")
     assert drawn[-1].endswith("elicit more        open")
 

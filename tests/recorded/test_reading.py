@@ -55,11 +55,11 @@ async def test_a_waiting_call_names_its_questions() -> None:
 
     assert (call.state, call.waits_for, call.lease) == ("waiting", ["seats"], None)
     assert drawn(call) == [
-        "step reserve.1 r0 done",
-        "branch look#1 r0 done",
-        "  sample sample.1 r0 done",
-        "  step weather.1 r0 done",
-        "elicit seats r0 open",
+        "step reserve.1 r1 done",
+        "branch look#1 r1 done",
+        "  sample sample.1 r1 done",
+        "  step weather.1 r1 done",
+        "elicit seats r1 open",
     ]
     assert call.notices == 1
     (open_one,) = [step for step in call.steps if step.state == "open"]
@@ -100,8 +100,8 @@ async def test_a_call_that_has_ended_shows_each_round_and_answer() -> None:
 
     assert (call.state, call.value, call.waits_for) == ("done", "Graz-1: 3, Yes. fine", [])
     assert [(each.number, each.outcome, each.asks) for each in call.rounds] == [
-        (0, "asked", ["seats"]),
-        (1, "returned", []),
+        (1, "asked", ["seats"]),
+        (2, "returned", []),
     ]
     assert [each.ended for each in call.rounds] == [begun, begun + 10]
     assert len({each.worker for each in call.rounds}) == 1
@@ -110,7 +110,7 @@ async def test_a_call_that_has_ended_shows_each_round_and_answer() -> None:
     assert (seats.value, seats.answered_by, seats.answered_in) == (
         {"action": "accept", "content": {"number": 3}},
         "client",
-        1,
+        2,
     )
     assert steps["trip/look#1"].tokens == steps["trip/look#1/sample.1"].tokens == 9
     assert steps["trip/reserve.1"].undo == "not needed"
@@ -211,10 +211,10 @@ async def test_tasks_and_branches_that_are_still_open_are_shown() -> None:
     await played(store, at, 1)
 
     assert drawn(await recorded(store, at)) == [
-        "branch inner#1 r0 open",
-        "  step reserve.1 r0 done",
-        "  elicit elicit.1 r0 open",
-        "elicit elicit.1 r0 open",
+        "branch inner#1 r1 open",
+        "  step reserve.1 r1 done",
+        "  elicit elicit.1 r1 open",
+        "elicit elicit.1 r1 open",
     ]
 
 
@@ -232,7 +232,7 @@ async def test_a_live_call_is_read_as_well() -> None:
 
     assert (call.state, [each.outcome for each in call.rounds]) == ("done", ["returned"])
     steps = {step.id: step for step in call.steps}
-    assert (steps["seats"].answered_by, steps["seats"].answered_in) == ("client", 0)
+    assert (steps["seats"].answered_by, steps["seats"].answered_in) == ("client", 1)
     assert steps["trip/look#1/sample.1"].value is not None
 
 
@@ -260,7 +260,7 @@ async def test_entries_of_another_release_are_left_out() -> None:
     call = await recorded(store, at)
 
     assert (call.is_complete, call.state) == (False, "waiting")
-    assert drawn(call)[0] == "step reserve.1 r0 done"
+    assert drawn(call)[0] == "step reserve.1 r1 done"
 
 
 async def test_an_outline_has_no_value() -> None:

@@ -117,19 +117,20 @@ class _Reading:
     def take(
         self, number: int, ended: RoundRecord | None, stored: Mapping[str, str], *, is_run: bool
     ) -> None:
-        """Add round ``number``: ended, running or interrupted."""
+        """Add round ``number``, as the store counts: ended, running or interrupted."""
         taken = {step: each for step, each in self.inbox.items() if each.round == number}
         on_page = [step for step, each in taken.items() if each.by == PAGE]
         notes = load_notes("" if ended is None else ended.notes)
         given = load_answers({step: each.text for step, each in taken.items()})
-        self.steps.answer(number, given, on_page)
-        self.steps.record(number, {**stored, **notes.entries})
+        shown = _shown(number)
+        self.steps.answer(shown, given, on_page)
+        self.steps.record(shown, {**stored, **notes.entries})
         if ended is not None:
             self._end(ended, notes)
         elif is_run or stored or taken:
             self.pending = []
             outcome: RoundOutcome = "running" if is_run else "interrupted"
-            self.rounds.append(RecordedRound(number=number, outcome=outcome))
+            self.rounds.append(RecordedRound(number=shown, outcome=outcome))
 
     def _end(self, ended: RoundRecord, notes: Notes) -> None:
         journal = self._journal(ended)
@@ -137,7 +138,7 @@ class _Reading:
         self.pending = [] if journal is None else list(journal.pending)
         self.until = None if journal is None else wakes_at(journal)
         if journal is not None:
-            self.steps.state(ended.number, journal, notes)
+            self.steps.state(_shown(ended.number), journal, notes)
             self.notices = max(self.notices, sum(journal.delivered.values()))
         self.value = reply.get("value")
         if "foreign" in reply:
@@ -146,7 +147,7 @@ class _Reading:
             self.error = error_text(reply["error"])
         self.rounds.append(
             RecordedRound(
-                number=ended.number,
+                number=_shown(ended.number),
                 outcome=_outcome(ended, reply),
                 ended=notes.at,
                 worker=notes.worker or None,
@@ -162,6 +163,11 @@ class _Reading:
         except ValueError:  # another release wrote the record
             self.is_complete = False
             return None
+
+
+def _shown(number: int) -> int:
+    """Return the number of a round for users, who count from 1; a store counts from 0."""
+    return number + 1
 
 
 def _outcome(ended: RoundRecord, reply: Mapping[str, Any]) -> RoundOutcome:

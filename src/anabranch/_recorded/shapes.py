@@ -79,7 +79,7 @@ class RecordedRound(_Shape):
     """One round of a recorded call.
 
     Attributes:
-        number: rounds count from 0.
+        number: rounds count from 1.
         outcome: the end of the round: it ``asked``, the tool ``returned`` or ``failed``; it was
             ``interrupted``, or is ``running``; the call ``began here`` as another line.
         ended: the time of the end in seconds since the epoch, if it was noted.

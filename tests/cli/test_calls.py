@@ -90,16 +90,16 @@ def test_a_call_is_replayed(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_a_replay_of_all_says_when_no_call_takes_the_old_way_of_a_marker(run: Run) -> None:
-    nothing = "No open call takes the old way of a marker."
+def test_a_replay_of_all_counts_the_calls_that_need_old_code(run: Run) -> None:
+    nothing = "No open call needs the old code of a marker."
     assert run.at_terminal("calls", "replay", "--all", TARGET).out.endswith(f"{nothing}\n")
     clean = Replayed(id="1", tool="t", ended="waits")
     old = clean.model_copy(update={"old_ways": ["b", "a"]})
     drifts = Replayed(id="2", tool="t", ended="drifts")
     assert old_ways_of([clean]) == [nothing]
     assert old_ways_of([old, clean, old.model_copy(update={"old_ways": ["b"]})]) == [
-        "1 of 3 open calls take the old way of 'a'.",
-        "2 of 3 open calls take the old way of 'b'.",
+        "1 of 3 open calls need the old code of the marker 'a'.",
+        "2 of 3 open calls need the old code of the marker 'b'.",
     ]
     assert old_ways_of([drifts]) == []  # it is not known
 
@@ -317,9 +317,9 @@ def test_lists_and_replays_are_drawn() -> None:
         "6  t  ok: replays to where it waits: x",
         "    asks again, in other words: x",
         "7  t  ok: continues with y",
-        "    does not come to the question: x",
+        "    does not reach the question: x",
         "3  t  ok: continues",
-        "    takes the old way of: a, b",
+        "    runs the old code of the markers: a, b",
         "4  t  cannot be read: old",
         "5  t  DRIFTS",
         "    at        a",

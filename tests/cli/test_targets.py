@@ -108,7 +108,7 @@ def test_the_output_of_a_target_goes_to_stderr(capsys: pytest.CaptureFixture[str
         ("no such", None, "There is no module 'no such'"),
         ("", None, "There is no module ''"),
         ("target.missing", TOOLS, "cannot be loaded: ModuleNotFoundError"),
-        ("target.py:missing", TOOLS, "there is no 'missing' there"),
+        ("target.py:missing", TOOLS, "there is no attribute 'missing'"),
         ("target.py:three", TOOLS, "is 3, which is no tool, no plugin and no MCPServer"),
         ("target.py", "1 / 0", r"target.py cannot be loaded: ZeroDivisionError.*line 1 of"),
         ("target.py", "def", r"cannot be loaded: SyntaxError: .*line 1\)"),

@@ -153,10 +153,11 @@ def undo_command(
     json: AsJson = False,
     store: Store = None,
 ) -> None:
-    """Undo the effects of an open call, and end the call, if its code no longer runs anywhere.
+    """Undo the effects of an open call, and end the call.
 
-    The command runs the undos of TARGET, in reverse order. If the code of TARGET differs from the
-    record of the call, no undo runs. Exit status: 0 all undone, 1 an undo is left, 2 wrong usage.
+    Use this for a call whose code no longer runs in any process. The command runs the undos with the
+    code of TARGET, the last effect first. If this code differs from the record of the call, no undo
+    runs. Exit status: 0 all undone, 1 an undo failed or none ran, 2 wrong usage.
     """
     if not targets:
         raise UsageError("Name the call, and then the TARGET that has its tool.")

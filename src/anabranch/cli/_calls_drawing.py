@@ -69,11 +69,11 @@ def old_ways_of(found: Sequence[Replayed]) -> list[str]:
     """Return a line for each ``ctx.patched`` marker: how many open calls need its old code."""
     needed = Counter(name for each in found for name in each.old_ways)
     lines = [
-        f"{needed[name]} of {len(found)} open calls take the old way of {name!r}."
+        f"{needed[name]} of {len(found)} open calls need the old code of the marker {name!r}."
         for name in sorted(needed)
     ]
     if not lines and all(each.is_clean for each in found):
-        return ["No open call takes the old way of a marker."]
+        return ["No open call needs the old code of a marker."]
     return lines
 
 
@@ -136,9 +136,9 @@ def _replayed(each: Replayed) -> Iterator[str]:
     if each.reworded:
         yield f"    asks again, in other words: {', '.join(each.reworded)}"
     if each.not_reached:
-        yield f"    does not come to the question: {', '.join(each.not_reached)}"
+        yield f"    does not reach the question: {', '.join(each.not_reached)}"
     if each.old_ways:
-        yield f"    takes the old way of: {', '.join(each.old_ways)}"
+        yield f"    runs the old code of the markers: {', '.join(each.old_ways)}"
     if each.drift is not None:
         yield f"    at        {each.drift.at}"
         yield f"    recorded  {each.drift.recorded}"

@@ -217,7 +217,9 @@ def _take_attribute(found: Found, module: ModuleType, attribute: str, target: st
     value: Any = module
     for name in attribute.split("."):
         if not hasattr(value, name):
-            raise UsageError(f"{target}: there is no {name!r} there.")
+            raise UsageError(
+                f"Cannot find {target}: there is no attribute {name!r}. Check the name."
+            )
         value = getattr(value, name)
     if not found.add(value):
         raise UsageError(f"{target} is {value!r}, which is no tool, no plugin and no MCPServer.")

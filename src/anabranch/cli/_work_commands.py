@@ -47,7 +47,7 @@ def list_command(
     json: AsJson = False,
     store: Store = None,
 ) -> None:
-    """List the runs that have not ended, and the calls that are still to be undone.
+    """List unfinished runs, and calls that have undos to run.
 
     A run waits for a worker, is in progress, sleeps, or was cut off because its process died. A call
     has expired, is being undone, or has undos that failed or were cut off.
@@ -60,7 +60,7 @@ def list_command(
 
 @work_app.command(name="show", help_epilogue=example("anabranch work show thread_1a2b"))
 def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) -> None:
-    """Show the run of one conversation that has not ended, or one call that is to be undone."""
+    """Show the unfinished run of a conversation, or a call that has undos to run."""
     whole = _with_stores(store, lambda stores: _whole(stores, name))
     runs, calls = _open(store, ALL)
     found = [

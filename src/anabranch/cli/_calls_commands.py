@@ -17,7 +17,7 @@ from anabranch.cli._options import AsJson, Limit, Store, TargetName, Yes
 from anabranch.cli._output import print_either
 
 if TYPE_CHECKING:
-    from anabranch._durable import CallRecord, CallStore
+    from anabranch._durable import CallRecord
     from anabranch._recorded import RecordedCall, Replayed
     from anabranch.cli._stores import Stores
 
@@ -64,12 +64,12 @@ def list_command(
     from anabranch._recorded import find_call, listed
     from anabranch.cli._calls_drawing import draw_list
 
-    async def work(calls: CallStore) -> list[CallRecord]:
-        last = None if after is None else await find_call(calls, after)
-        return await calls.calls(limit, tool=tool, states=states, after=last)
+    async def work(stores: Stores) -> list[CallRecord]:
+        last = None if after is None else await find_call(stores.calls, after)
+        return await stores.calls.calls(limit, tool=tool, states=states, after=last)
 
     states = None if status is None else NAMED[status]
-    found = [listed(each) for each in _with_calls(store, work)]
+    found = [listed(each) for each in _with_stores(store, work)]
     print_either([each.model_dump(mode="json") for each in found], draw_list(found), as_json=json)
 
 
@@ -80,11 +80,11 @@ def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) ->
     from anabranch._recorded import find_call, read_call
     from anabranch.cli._calls_drawing import draw_call
 
-    async def work(calls: CallStore) -> RecordedCall:
-        record = await find_call(calls, name)
-        return await read_call(calls, record, SystemClock().now())
+    async def work(stores: Stores) -> RecordedCall:
+        record = await find_call(stores.calls, name)
+        return await read_call(stores.calls, record, SystemClock().now())
 
-    call = _with_calls(store, work)
+    call = _with_stores(store, work)
     print_either(call.model_dump(mode="json"), draw_call(call), as_json=json)
 
 
@@ -169,14 +169,6 @@ def undo_command(
     print_either(done.model_dump(mode="json"), draw_undone(done), as_json=json)
     if done.state.is_open:
         raise FailedError("Not everything is undone; the server's log says why. Try again.")
-
-
-def _with_calls(url: str | None, work: Callable[[CallStore], Awaitable[T]]) -> T:
-    from anabranch._recorded import NoSuchCallError
-    from anabranch.cli._stores import with_store
-    from anabranch.stores import open_store
-
-    return with_store(open_store, url, work, NoSuchCallError)
 
 
 def _with_stores(url: str | None, work: Callable[[Stores], Awaitable[T]]) -> T:

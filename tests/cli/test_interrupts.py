@@ -1,20 +1,24 @@
 """Ctrl-C and SIGTERM, at a pseudo-terminal: they leave from anywhere, and the terminal is as it was."""
 
 import asyncio
+import io
 import os
 import select
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
-from anabranch._terminal import on_interrupt
+from anabranch._terminal import ask_text, handled_by, on_interrupt
+from anabranch.chat import TypedLines
 from tests.cli.stopping import SERVE, started, url_of
 from tests.cli.stopping import TARGET as STOPPED
 from tests.cli.terminals import CTRL_C, PROMPT, Terminal, terminal
+from tests.cli.typist import typing
 from tests.patience import PATIENCE
 
 CHATTED = str(Path(__file__).with_name("chatted.py"))
@@ -156,6 +160,31 @@ async def test_a_signal_is_handled_though_it_does_not_end_the_waiting_itself() -
         await anyio.sleep_forever()
     pressing.join()
     assert scope.cancelled_caught
+
+
+async def chat_line() -> str | None:
+    return await TypedLines(io.StringIO(), history=None).next("> ")
+
+
+def on_resize(_number: int, _frame: object) -> None:
+    """Handle the signal of a resized terminal."""
+
+
+def handling() -> tuple[object, ...]:
+    """Return the handler of each signal, and the descriptor by which signals wake the loop."""
+    wakeup = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(wakeup)
+    return wakeup, [signal.getsignal(number) for number in signal.valid_signals()]
+
+
+@pytest.mark.parametrize("prompt", [partial(ask_text, "Name?"), chat_line])
+async def test_a_prompt_restores_the_handlers_of_signals(
+    prompt: Callable[[], Awaitable[object]],
+) -> None:
+    with on_interrupt(lambda: None), handled_by(on_resize, [signal.SIGWINCH]):
+        before = handling()
+        assert await typing("Ada\r", prompt) == "Ada"
+        assert handling() == before
 
 
 def test_a_second_press_kills_work_that_the_first_cannot_cut_short(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         handled_by,
         on_interrupt,
         run_command,
+        signals_restored,
         woken_by_signals,
     )
     from anabranch._terminal.live_region import LiveRegion
@@ -41,7 +42,9 @@ else:
             ".console": "Console",
             ".exits": "CommandError FailedError LeftError UsageError",
             ".forms": "DismissedError ask_consent ask_form ask_text",
-            ".interrupts": "STILL_RUNNING handled_by on_interrupt run_command woken_by_signals",
+            ".interrupts": (
+                "STILL_RUNNING handled_by on_interrupt run_command signals_restored woken_by_signals"
+            ),
             ".live_region": "LiveRegion",
             ".logs": "JsonFormatter log_to_stderr",
             ".respondent": "NO_MODEL Respondent",

@@ -25,7 +25,7 @@ from questionary import Choice, Question
 from anabranch._asking import AnswerError
 from anabranch._elicitation import describe
 from anabranch._schemas import LEAVE_OUT, Field, Form, LeaveOut, Value
-from anabranch._terminal.interrupts import interrupt
+from anabranch._terminal.interrupts import interrupt, signals_restored
 from anabranch._text import printable
 from anabranch.messages import ElicitReply, ElicitRequest
 
@@ -239,7 +239,8 @@ async def _run(question: Question, *, begins: bool) -> JsonValue | LeaveOut:
     application.key_bindings = merge_key_bindings([*([own] if own else []), dismissing])
     try:
         # The runner handles the signal, because the signal may end more than a form.
-        answer = await application.run_async(drop if begins else None, handle_sigint=False)
+        with signals_restored():
+            answer = await application.run_async(drop if begins else None, handle_sigint=False)
     except (KeyboardInterrupt, EOFError):  # Ctrl-Q in a list; the terminal closed
         raise DismissedError("cancel") from None
     return cast("JsonValue | LeaveOut", answer)

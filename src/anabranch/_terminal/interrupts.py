@@ -168,6 +168,26 @@ def woken_by_signals(loop: asyncio.AbstractEventLoop) -> Generator[None]:
             loop.remove_reader(received)
 
 
+@contextmanager
+def signals_restored() -> Generator[None]:
+    """Restore the handling of signals at the end of the block, which runs a prompt.
+
+    prompt_toolkit handles a resized terminal by the event loop. At its end, the loop resets the
+    signal's handler, and the descriptor by which :func:`woken_by_signals` wakes the loop.
+    """
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    resized, wakeup = signal.getsignal(signal.SIGWINCH), signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        if resized is not None:  # not set by Python
+            signal.signal(signal.SIGWINCH, resized)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+
+
 def interrupt() -> None:
     """Send Ctrl-C's signal to this process."""
     signal.raise_signal(signal.SIGINT)

@@ -21,7 +21,7 @@ from prompt_toolkit.output import create_output
 
 from anabranch._asking import Absent, AnswerError, Capabilities
 from anabranch._media_types import decoded
-from anabranch._terminal import Console, LeftError, Respondent, UsageError
+from anabranch._terminal import Console, LeftError, Respondent, UsageError, signals_restored
 from anabranch._text import printable, printable_line
 from anabranch.agents import Question
 from anabranch.chat._terminal.session_output import SessionError
@@ -80,7 +80,8 @@ class TypedLines:
         line = ""
         while not line.strip():
             try:
-                line = await self._prompts.prompt_async(printable(prompt))
+                with signals_restored():
+                    line = await self._prompts.prompt_async(printable(prompt))
             except EOFError:
                 return None
             except KeyboardInterrupt:

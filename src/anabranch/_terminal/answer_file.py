@@ -45,7 +45,6 @@ class _Entry(BaseModel):
         return "sample" if "sample" in self.model_fields_set else "elicit"
 
     def reply(self) -> ElicitReply:
-        """Return the entry as the user's answer."""
         if "accept" in self.model_fields_set:
             return ElicitReply(action="accept", content=self.accept)
         return ElicitReply(action="decline" if "decline" in self.model_fields_set else "cancel")
@@ -96,7 +95,6 @@ class Answers:
 
     @property
     def samples(self) -> bool:
-        """Whether an unused entry answers for the model."""
         return any(entry.kind == "sample" for entry in self._unused)
 
     def elicit(self, step_id: str) -> ElicitReply | None:
@@ -113,7 +111,6 @@ class Answers:
         return SampleReply(content=(text,), model="answers", stop_reason="endTurn")
 
     def unused(self) -> list[str]:
-        """Return the unused entries, as JSON."""
         return [str(entry) for entry in self._unused]
 
     def _take(self, kind: Kind, step_id: str) -> _Entry | None:

@@ -178,8 +178,6 @@ def _verdict(read: Callable[[T], object]) -> Callable[[T], bool | str]:
 async def _ask_list(
     field: Field, label: str, *, required: bool, begins: bool
 ) -> JsonValue | LeaveOut:
-    """Ask for the entries of a list on one line."""
-
     def read(typed: str) -> JsonValue | LeaveOut:
         return field.listed(typed.split(","), required=required)
 

@@ -89,7 +89,6 @@ def on_interrupt(
 
 @contextmanager
 def handled_by(handler: Handler, numbers: Sequence[signal.Signals]) -> Generator[None]:
-    """Let ``handler`` handle the signals ``numbers`` within the block."""
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
@@ -119,7 +118,6 @@ class Interrupts:
         self._loop.call_soon_threadsafe(self._begin)
 
     def kill(self, number: int, frame: FrameType | None) -> NoReturn:
-        """End the process immediately, and restore the terminal."""
         del frame
         self._restore()
         os._exit(LeftError(number).status)  # an exception would wait for threads
@@ -189,12 +187,10 @@ def signals_restored() -> Generator[None]:
 
 
 def interrupt() -> None:
-    """Send Ctrl-C's signal to this process."""
     signal.raise_signal(signal.SIGINT)
 
 
 def _terminal_modes() -> Callable[[], None]:
-    """Return a function that restores the terminal's present modes."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         return lambda: None
     terminal = sys.stdin.fileno()

@@ -22,7 +22,6 @@ class LiveRegion:
 
     @property
     def columns(self) -> int:
-        """The width of the terminal now."""
         return self._console.width
 
     def print(self, shown: RenderableType) -> None:

@@ -14,7 +14,6 @@ class JsonFormatter(logging.Formatter):
     """Formats a log record as one line of JSON, in ASCII, with the id of the record's call."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line."""
         from anabranch._telemetry import log_fields  # imports OpenTelemetry
 
         written = datetime.fromtimestamp(record.created, UTC)

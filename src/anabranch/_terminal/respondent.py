@@ -64,7 +64,6 @@ class Respondent:
         )
 
     async def sample(self, request: SampleRequest, /, *, step_id: str = "") -> SampleReply:
-        """Answer as a model: with the file's answer, the model's or the user's."""
         reply = self._answers.sample(step_id) if self._answers is not None else None
         if reply is not None:
             return reply
@@ -78,7 +77,6 @@ class Respondent:
     async def elicit(
         self, request: ElicitRequest | UrlRequest, /, *, step_id: str = ""
     ) -> ElicitReply:
-        """Answer as the user: with the file's answer or the typed one; otherwise decline."""
         if self._answers is not None:
             return self._from_file(self._answers, step_id, request)
         if not self._asks_user:
@@ -106,7 +104,6 @@ class Respondent:
         self._console.say(line)
 
     async def log(self, level: LogLevel, message: str) -> None:
-        """Show a log line."""
         self._console.say(f"[{level}] {message}")
 
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
@@ -117,7 +114,6 @@ class Respondent:
         self._console.say(f"[{far}] {message}" if message else f"[{far}]")
 
     def report_left(self) -> None:
-        """Print the file's answers that no question used."""
         for entry in self._answers.unused() if self._answers is not None else ():
             self._console.say(f"No question used the answer {entry}. {self._were_asked()}")
 

@@ -27,7 +27,6 @@ def new_respondent(console: Console, model: str | None, answers: Path | None) ->
 
 
 def new_policy(rules: SampleRules) -> AnsweringPolicy:
-    """Return the policy that the rules for samples describe."""
     from anabranch._asking import AnsweringPolicy
 
     try:
@@ -42,7 +41,6 @@ def new_policy(rules: SampleRules) -> AnsweringPolicy:
 
 
 def open_sampler(model: str | None) -> Sampler | None:
-    """Return the model named ``model``; ``None`` without a name."""
     if not model:
         return None
     from anabranch.models import ModelError, open_model
@@ -54,7 +52,6 @@ def open_sampler(model: str | None) -> Sampler | None:
 
 
 def read_answers(path: Path | None) -> Answers | None:
-    """Return the answers in the file at ``path``; ``None`` without a path."""
     if path is None:
         return None
     from anabranch._terminal import Answers

@@ -28,7 +28,6 @@ def browse_command(
     *,
     store: Store = None,
 ) -> None:
-    """Show a conversation, and print the command that continues it at the chosen node."""
     from anabranch._terminal import Console, run_command
     from anabranch.cli._tree_commands import stored_tree
     from anabranch.tree import LATEST
@@ -53,6 +52,5 @@ def browse_command(
 
 
 def command_for(thread_id: str, node_id: str, store: str | None) -> str:
-    """Return the command that continues a conversation at one of its nodes."""
     words = ["anabranch", "chat", "--thread", thread_id, "--at", node_id]
     return shlex.join([*words, "--store", store] if store else words)

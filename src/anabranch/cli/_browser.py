@@ -65,7 +65,6 @@ class Browser(App[str]):
         self._places: dict[str, TreeNode[str]] = {}
 
     def compose(self) -> ComposeResult:
-        """Create the widgets."""
         yield Header()
         with Horizontal():
             yield TreeWidget[str](Text(printable(self.title or "")), id="tree")
@@ -75,7 +74,6 @@ class Browser(App[str]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Fill the tree, and move the cursor to the head."""
         widget = self._widget
         widget.show_root = False
         left = [(node, widget.root) for node in reversed(self._navigator.children(None))]
@@ -116,27 +114,22 @@ class Browser(App[str]):
         field.focus()
 
     def action_close(self) -> None:
-        """Close the field for a label, a branch or an id."""
         self.query_one("#find", Input).remove_class("open")
         self._widget.focus()
 
     def action_unfold(self) -> None:
-        """Expand all forks."""
         self._widget.root.expand_all()
 
     def action_fold(self) -> None:
-        """Collapse all forks."""
         for child in self._widget.root.children:
             child.collapse_all()
 
     def action_head(self) -> None:
-        """Move the cursor to the head."""
         head = self._navigator.tree.refs.get(HEAD)
         if head is not None:
             self._go(head)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Move the cursor to the node that was typed."""
         missing = f"There is no label, branch or node {event.value!r}."
         try:
             node = self._navigator.find(event.value.strip())
@@ -149,7 +142,6 @@ class Browser(App[str]):
         self._go(node.id)
 
     def on_tree_node_highlighted(self, event: TreeWidget.NodeHighlighted[str]) -> None:
-        """Show the node under the cursor in full."""
         if event.node.data is not None:
             details = self._details(self._navigator.nodes[event.node.data])
             self.query_one("#details", Static).update(details)

@@ -45,7 +45,6 @@ class CallTrace:
         self._rounds = 0
 
     def sent(self, message: JSONRPCMessage) -> None:
-        """Describe a message that the client has sent."""
         if isinstance(message, JSONRPCRequest) and message.method in CALLS:
             self._calls.add(message.id)
             params = message.params or {}
@@ -60,7 +59,6 @@ class CallTrace:
             self._say("→ the answer")
 
     def received(self, message: JSONRPCMessage) -> None:
-        """Describe a message that the server has sent."""
         if isinstance(message, JSONRPCRequest) and message.method in WHO:
             who = _who(message.method, message.params)
             self._say(f"← a question for {who}, while the tool waits")

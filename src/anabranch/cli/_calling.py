@@ -42,8 +42,6 @@ RAISES = (
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """The target, the tool, its arguments and the options that the user has typed."""
-
     target: str
     tool: str
     pairs: Sequence[str] = ()
@@ -57,7 +55,6 @@ class CallOptions:
 
 
 async def call(options: CallOptions, respondent: Respondent) -> object:
-    """Call the tool and return its value."""
     target, era, key = options.target, options.era, new_key()
     policed = options.policy.applied_to(respondent, server=target)
     answerer, repeats = Remembering(policed), False
@@ -105,7 +102,6 @@ async def invoke(
     answerer: Answerer,
     key: str = "",
 ) -> CallToolResult:
-    """Call a tool by the protocol of ``era``, over the connection of ``client``."""
     if era == "saga":
         from anabranch.mcp import SagaClient
 
@@ -114,7 +110,6 @@ async def invoke(
 
 
 async def find_tool(client: Client, target: str, name: str) -> Tool:
-    """Return the tool called ``name``, or fail with the names of the tools of ``target``."""
     tools = await list_tools(client)
     if name not in tools:
         offered = ", ".join(tools) or "nothing"

@@ -21,7 +21,6 @@ WIDTH = 70
 
 
 def draw_list(calls: Sequence[Listed]) -> list[str]:
-    """Return a line for each call."""
     if not calls:
         return ["No calls."]
     name, tool = (
@@ -35,7 +34,6 @@ def draw_list(calls: Sequence[Listed]) -> list[str]:
 
 
 def draw_call(call: RecordedCall) -> list[str]:
-    """Return the lines of a call: its name and state, its rounds, its steps as a tree."""
     waits = f" for {', '.join(call.waits_for)}" if call.waits_for else ""
     end = "expires" if call.state.is_open else "deleted after"
     facts = {
@@ -61,7 +59,6 @@ def draw_call(call: RecordedCall) -> list[str]:
 
 
 def draw_replayed(found: Sequence[Replayed]) -> list[str]:
-    """Return one or two lines for each replayed call."""
     return [line for each in found for line in _replayed(each)] or ["No open calls."]
 
 
@@ -78,7 +75,6 @@ def old_ways_of(found: Sequence[Replayed]) -> list[str]:
 
 
 def draw_undone(done: Undone) -> list[str]:
-    """Return the lines of an undone call: the steps undone, and the steps still to undo."""
     steps = [f"  undone  {each}" for each in done.undone]
     return [f"{done.id}  {done.tool}  {done.state}", *steps, *(f"  left    {n}" for n in done.left)]
 

@@ -52,12 +52,10 @@ class OfferedTools:
         self._offered = ", ".join(sorted(self._tools))
 
     async def replay(self, stores: Stores, name: str) -> Replayed:
-        """Replay the call that ``name`` stands for, without any effect."""
         record = await find_call(stores.calls, name)
         return await self._replay(stores, record, self._tool_of(record))
 
     async def replay_open(self, stores: Stores, names: Sequence[str]) -> list[Replayed]:
-        """Replay every open call, or every open call of the tools ``names``, without any effect."""
         missing = f"no such tool: {self._targets} offers {self._offered}"
         return [
             await self._replay(stores, record, self._tools[record.tool])
@@ -68,7 +66,6 @@ class OfferedTools:
         ]
 
     async def undo(self, stores: Stores, name: str, *, yes: bool) -> Undone:
-        """Undo the effects of the call that ``name`` stands for, and end the call."""
         record = await find_call(stores.calls, name)
         tool = self._tool_of(record)
         runtime = await runtime_of(stores.trees, record)
@@ -88,7 +85,6 @@ class OfferedTools:
 
 
 async def _open_calls(calls: CallStore, tool: str | None) -> list[CallRecord]:
-    """Return every open call, or every open call of one tool."""
     found: list[CallRecord] = []
     while page := await calls.calls(
         PAGE, tool=tool, states=OPEN, after=found[-1] if found else None
@@ -98,8 +94,6 @@ async def _open_calls(calls: CallStore, tool: str | None) -> list[CallRecord]:
 
 
 class Undone(BaseModel):
-    """The end of a call: the steps that were undone, and the steps still to undo."""
-
     model_config = ConfigDict(frozen=True)
 
     id: str

@@ -62,7 +62,6 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     folding: Foldable = False,
     memory: Remembering = False,
 ) -> None:
-    """Chat at the terminal, by the lines of a script, or with one prompt."""
     from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.cli._chat_parts import tools_of
     from anabranch.cli._chatting import ChatOptions, chat

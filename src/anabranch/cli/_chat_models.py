@@ -26,11 +26,9 @@ class DemoModel:
     """Answers each message by calling ``pick_card``, and its result with a hint at the next step."""
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Return the reply to ``request``."""
         return await _scripted(request).sample(request)
 
     def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
-        """Stream the reply to ``request``."""
         return _scripted(request).stream(request)
 
 
@@ -52,23 +50,16 @@ class WithoutModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The kinds of samples that the user at the terminal can answer."""
         if self._respondent is None:
             return Capabilities(sampling=False, sampling_tools=False)
         return self._respondent.capabilities
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Ask the user at the terminal to reply in the model's place, or refuse."""
         if self._respondent is None:
             raise self._refusal
         return await self._respondent.sample(request)
 
     def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
-        """Refuse to reply: a turn needs a model.
-
-        Raises:
-            ModelError: always.
-        """
         del request
         raise self._refusal
 

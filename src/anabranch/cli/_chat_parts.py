@@ -93,7 +93,6 @@ def open_parts(  # noqa: PLR0913 - options
     memory: bool,
     version: str | None = None,
 ) -> ChatParts:
-    """Return the parts of a chat that the options name."""
     given = bool(targets or header or env)
     tools: list[ChatTool | Plugin[Any]] = (
         tools_of(targets, header or (), env or (), choice) if given else [BranchSelf(), game()]
@@ -190,7 +189,6 @@ def tools_of(
 
 
 def check_names(tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]]) -> None:
-    """Fail if two of ``tools`` have the same name."""
     names = Counter(each.mcp.name if isinstance(each, Plugin) else each.name for each in tools)
     if twice := [name for name, count in names.items() if count > 1]:
         raise UsageError(f"Two tools, or plugins, are called {twice[0]}. Leave one of them out.")

@@ -83,7 +83,6 @@ class ChatOptions:
 
 
 def lines_of(script: Path | None, console: Console) -> InputLines:
-    """Return the input lines of a chat: from a script, a pipe, or the user at a terminal."""
     if script is not None and str(script) != "-":
         return read_script(script)
     if not console.interactive or script is not None:
@@ -133,7 +132,6 @@ def data_folder() -> Path:
 async def chat(
     options: ChatOptions, tools: Sequence[ChatTool | Plugin[Any]], console: Console
 ) -> None:
-    """Run a chat session until its input ends."""
     respondent = Respondent(console)
     model = opened_model(options.model) or WithoutModel(respondent)
     parts = parts_around(
@@ -179,7 +177,6 @@ async def _chat(
 
 
 async def _answer(session: Session, prompt: str) -> None:
-    """Send ``prompt`` to the agent, and print only the answer."""
     answer = (await send(session, prompt))[-1]
     if answer.type == "error":
         raise FailedError(answer.content)

@@ -49,12 +49,10 @@ async def check(
 
 
 def names_of(tools: Sequence[Tool[Any]]) -> str:
-    """Return the names of the tools, for the user."""
     return ", ".join(tool.name for tool in tools)
 
 
 def choose_tools(target: str, name: str | None) -> list[Tool[Any]]:
-    """Return all tools of the target, or the named one."""
     if is_server(target):
         raise UsageError(
             f"{target} is a running server. Check the file or module that has its tools."
@@ -92,7 +90,6 @@ async def run(
 
 
 def report(findings: Sequence[Finding], console: Console) -> None:
-    """Show each finding in a few lines, and fail if there is one."""
     for finding in findings:
         console.say(str(finding))
     if findings:

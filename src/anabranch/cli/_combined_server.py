@@ -78,7 +78,6 @@ class ServerRecipe:
     agent_tools: AgentTools = AgentTools()
 
     def make_server(self) -> MadeServer:
-        """Return the server, which offers the tools of the targets and of ``agent_tools``."""
         sampler = open_sampler(self.model)
         try:
             options = server_options(self.keys, sampler, self.persistence, self.asking, self.limits)
@@ -140,7 +139,6 @@ def _beside_calls(options: ServerOptions, url: str) -> tuple[ServerOptions, Tree
 
 @asynccontextmanager
 async def _doing(jobs: Iterable[AbstractAsyncContextManager[None]]) -> AsyncGenerator[None]:
-    """Run the background ``jobs`` inside the block."""
     async with AsyncExitStack() as running:
         for job in jobs:
             await running.enter_async_context(job)
@@ -154,7 +152,6 @@ def server_options(
     asking: Asking = Asking(),
     limits: Limits = UNLIMITED,
 ) -> ServerOptions:
-    """Return the server's options from the command line."""
     return ServerOptions(
         keys=keys,
         ttl=persistence.ttl,
@@ -174,7 +171,6 @@ def server_options(
 
 
 def assemble_fastmcp(found: Found, options: ServerOptions) -> FastMCP[Any]:
-    """Return the FastMCP server of the targets, with their tools."""
     server, *others = found.fastmcp
     if others or found.servers:
         raise UsageError(
@@ -230,7 +226,6 @@ def seal_probe(server: AnyServer) -> str:
 
 
 def opens(server: AnyServer, probe: str) -> bool:
-    """Return whether ``server`` can open ``probe``, which another server has sealed."""
     try:
         return _codec(server).unseal(probe) == b""
     except InvalidRequestState:
@@ -238,7 +233,6 @@ def opens(server: AnyServer, probe: str) -> bool:
 
 
 def seals_with(server: AnyServer, keys: Sequence[str]) -> bool:
-    """Whether ``server`` seals with one of ``keys``."""
     try:
         return AESGCMRequestStateCodec(keys).unseal(seal_probe(server)) == b""
     except InvalidRequestState:

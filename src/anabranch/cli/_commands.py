@@ -53,7 +53,6 @@ def _tables(path: Any, **options: Any) -> Iterator[ConfigurationFile]:  # noqa: 
 
 
 def installed_version() -> str:
-    """Return the version of this library."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -227,7 +226,6 @@ HOMES = {
 
 
 def _needed(command: str) -> str:
-    """Return the last sentence of a command's help, about an extra to install; often empty."""
     if command not in NEEDS:
         return ""
     named, extra, package = NEEDS[command]
@@ -245,7 +243,6 @@ def completion_command(
     ] = None,
     /,
 ) -> None:
-    """Print the script by which a shell completes commands, options and files."""
     from cyclopts.completion import ShellDetectionError, detect_shell
 
     from anabranch.cli._output import print_text

@@ -143,7 +143,6 @@ async def open_session(
 
 
 def _traced(server: Connectable, trace: CallTrace | None) -> Connectable:
-    """Return ``server``, traced if there is a ``trace`` and :func:`server_of` made the server."""
     if trace is None or not isinstance(server, WithHeaders | StdioServerParameters):
         return server
     started = stdio_client(server) if isinstance(server, StdioServerParameters) else server

@@ -43,7 +43,6 @@ PERSON_PICKS = {"accept": {"cardNumber": 3}}
 async def demo(
     console: Console, *, era: Era, sampler: Sampler | None, answers: Answers | None
 ) -> object:
-    """Play the game and return its outcome."""
     if answers is None and not console.interactive:
         console.say("There is no terminal to ask at: a script gives the user's answers.")
         answers = Answers([PERSON_PICKS])
@@ -73,8 +72,6 @@ async def demo(
 
 
 class ToolSource:
-    """The source of the demo tool's functions that ask, with line numbers."""
-
     def __init__(self, *functions: Callable[..., object]) -> None:
         self._lines: dict[int, str] = {}
         for function in functions:
@@ -83,7 +80,6 @@ class ToolSource:
 
     @property
     def text(self) -> str:
-        """The lines of the functions, each with its number."""
         shown: list[str] = []
         for number in sorted(self._lines):
             if shown and number - 1 not in self._lines:

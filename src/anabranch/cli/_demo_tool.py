@@ -32,8 +32,6 @@ class CardChoice(BaseModel):
 
 @cache
 def choice_among(count: int) -> type[CardChoice]:
-    """Return the question that asks the user to pick one of ``count`` cards."""
-
     class Choice(CardChoice):
         number: int = Field(alias="cardNumber", title="Card number", ge=1, le=count)
 
@@ -91,7 +89,6 @@ class PickCard(HandoffTool):
         return Pick(card=hand.cards[answer.content.number - 1], analysis=analysis)
 
     async def after(self, hand: Hand, picked: Pick) -> Outcome:
-        """Return the outcome."""
         won = picked.card == hand.secret
         if picked.card is None:
             message = f"You picked no card. The winning card was {hand.secret}."

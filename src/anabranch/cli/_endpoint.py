@@ -38,7 +38,6 @@ CONCURRENCY: Final = 512
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches ``host``."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -121,7 +120,6 @@ class Endpoint:
 
     @property
     def user_share(self) -> int:
-        """The number of requests that one user may have in progress."""
         return max(LEAST, self.concurrency // 4)
 
     @property
@@ -130,7 +128,6 @@ class Endpoint:
         return None if self.stateless else self.session_ttl
 
     def check(self) -> None:
-        """Refuse options that contradict each other."""
         if self.transport == "stdio" and self.token != os.environ.get(TOKEN):
             raise UsageError(
                 "Over stdio, no other process can call. Give --token with --transport http."

@@ -105,7 +105,6 @@ class _Explained:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         started: list[Message] = []
 
         async def explained(message: Message) -> None:
@@ -128,7 +127,6 @@ class _Explained:
 def _fastmcp_app(
     server: FastMCP[Any], security: TransportSecuritySettings, session_ttl: float | None
 ) -> ASGIApp:
-    """Return FastMCP's HTTP application of a server, at ``/mcp``, with the SDK's checks."""
     app = server.http_app(
         path="/mcp",
         stateless_http=session_ttl is None,
@@ -148,8 +146,6 @@ def _fastmcp_app(
 
 
 class _Tokens:
-    """A token verifier for the SDK, which accepts a fixed set of tokens."""
-
     def __init__(self, tokens: Iterable[str]) -> None:
         self._known = [_digest(each) for each in tokens]
 

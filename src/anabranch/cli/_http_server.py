@@ -76,7 +76,6 @@ class Lifetime:
         self._stopping = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or the lifespan."""
         if scope["type"] == "lifespan":
             await self._live(scope, receive, send)
         elif scope["type"] == "http":

@@ -51,7 +51,6 @@ class SharedRequests:
         self._refused = ThrottledWarning(logger)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or the lifespan."""
         if scope["type"] != "http" or asks_for_health(scope):
             await self._app(scope, receive, send)
             return

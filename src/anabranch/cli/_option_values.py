@@ -24,7 +24,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 def read_tokens(text: str | None) -> tuple[str, ...]:
-    """Return the tokens in ``text``, which are separated by commas."""
     tokens = tuple(each for each in (text or "").split(",") if each)
     for each in tokens:
         if len(each) < SHORTEST:
@@ -37,7 +36,6 @@ def read_tokens(text: str | None) -> tuple[str, ...]:
 
 
 def headers_of(token: str | None, lines: Iterable[str]) -> dict[str, str]:
-    """Return the headers of a client's requests, given as ``Name: value``."""
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -59,7 +57,6 @@ def turn_limits_of(max_tokens: int | None, max_depth: int | None, timeout: float
 
 
 def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
-    """Return the limits given on the command line."""
     from anabranch._budget import Limits
 
     given = {"--max-tokens": max_tokens, "--max-depth": max_depth, "--timeout": timeout}

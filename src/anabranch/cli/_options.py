@@ -242,12 +242,10 @@ class ReachOptions:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of requests to the server."""
         return headers_of(self.token, self.header or ())
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment of a server that a command starts."""
         return variables_of(self.env or ())
 
 
@@ -292,7 +290,6 @@ class CallLimits:
     ] = None
 
     def read(self) -> Limits:
-        """Return the limits that the user has given."""
         return limits_of(self.max_tokens, self.max_depth, self.timeout)
 
 

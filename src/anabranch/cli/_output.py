@@ -44,7 +44,6 @@ def _print(text: str) -> None:
 
 
 async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> None:
-    """Show ``losses``, ask ``question``, and fail with ``otherwise`` unless the user agrees."""
     if yes:
         return
     from anabranch._terminal import Console, ask_consent
@@ -74,7 +73,6 @@ class _Printed(TextIOBase):
         self._warned = False
 
     def write(self, text: str, /) -> int:
-        """Write ``text`` to stderr."""
         if not self._warned:
             self._warned = True
             sys.stderr.write(WARNING)

@@ -43,13 +43,11 @@ class ReloadedTools:
         self._called = _called(self._found)
 
     def offered_tools(self, taken: Collection[str], /) -> Sequence[AgentTool]:
-        """Return the tools that the targets have now."""
         own = [tool for tool in self._called if tool.name not in taken]
         return [*own, *self._remote.offered_tools({*taken, *(tool.name for tool in own)})]
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Watch the source, and connect to the targets' own servers, within the block."""
         await self._connect(self._found)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
@@ -61,7 +59,6 @@ class ReloadedTools:
                     await self._remote.aclose()
 
     async def reload(self) -> None:
-        """Load the targets again."""
         try:
             found = await anyio.to_thread.run_sync(self._load)
             called = _called(found)

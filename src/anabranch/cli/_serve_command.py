@@ -35,7 +35,6 @@ def serve_command(
     limits: CallLimits = CallLimits(),
     agent_tools: AgentTools = AgentTools(),
 ) -> None:
-    """Serve until the client ends the connection, or the user stops the server."""
     from anabranch._terminal import log_to_stderr
     from anabranch.cli._combined_server import ServerRecipe
     from anabranch.cli._serving import serve
@@ -52,7 +51,6 @@ def serve_command(
 
 
 def _check(endpoint: Endpoint, persistence: Persistence, asking: Asking) -> None:
-    """Refuse options with impossible values."""
     endpoint.check()
     store, ask_url = persistence.store, asking.ask_url
     if endpoint.workers > 1 and store == "memory:":

@@ -195,7 +195,6 @@ _GIVEN_BY = {
 
 
 def not_used(unused: set[str]) -> list[str]:
-    """Return a sentence for each option that has no effect, because the target sets it."""
     if KEYS not in os.environ:  # keys in the file are a default
         unused = unused - {"keys"}
     return [

@@ -35,7 +35,6 @@ SHORTEST = 32
 
 
 def new_key() -> str:
-    """Return a key: 32 random bytes in hexadecimal."""
     return secrets.token_hex(SHORTEST)
 
 
@@ -110,14 +109,12 @@ class Stores(NamedTuple):
 
     @classmethod
     def at(cls, url: str) -> Stores:
-        """Return the stores at ``url``."""
         from anabranch.stores import open_run_events, open_stores
 
         calls, trees = open_stores(url)
         return cls(calls, trees, open_run_events(trees))
 
     async def close(self) -> None:
-        """Close the connections."""
         await self.calls.close()
 
 

@@ -104,7 +104,6 @@ def _add_once(known: list[T], value: T) -> None:
 
 
 def is_url(target: str) -> bool:
-    """Whether the target is the URL of a running server."""
     return target.startswith(("http://", "https://"))
 
 
@@ -114,7 +113,6 @@ def is_server(target: str) -> bool:
 
 
 def split_target(target: str) -> tuple[str, str | None]:
-    """Return the file or module, and the attribute if one is named."""
     place, colon, attribute = target.rpartition(":")
     if not colon or attribute.startswith(("/", "\\")):  # a drive's colon names no attribute
         place, attribute = target, ""

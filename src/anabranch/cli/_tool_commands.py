@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 def demo_command(
     *, era: EraOption = "auto", answers: AnswersFile = None, model: Model = None
 ) -> None:
-    """Play the pick-a-card tool, which a separate process serves."""
     from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.cli._answering import open_sampler, read_answers
     from anabranch.cli._demo_game import demo
@@ -52,7 +51,6 @@ def demo_command(
 def list_command(
     target: Target, /, *, json: AsJson = False, reach: ReachOptions = ReachOptions()
 ) -> None:
-    """Print one line for each tool of a target."""
     from anabranch.cli._output import print_json, print_text
     from anabranch.cli._tool_summaries import overview
 
@@ -71,7 +69,6 @@ def inspect_command(
     json: AsJson = False,
     reach: ReachOptions = ReachOptions(),
 ) -> None:
-    """Print the known facts about a target's tools without a call."""
     from anabranch.cli._output import print_json, print_text
     from anabranch.cli._tool_summaries import chosen
 
@@ -115,7 +112,6 @@ def call_command(  # noqa: PLR0913 - the options of the command
         ),
     ] = False,
 ) -> None:
-    """Call one tool as an MCP client, and ask its questions at the terminal."""
     from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.cli._answering import new_policy, new_respondent
     from anabranch.cli._calling import CallOptions, call
@@ -150,7 +146,6 @@ def check_command(
         ),
     ] = None,
 ) -> None:
-    """Find code that is not safe to replay: as a JSON list on stdout, and as sentences on stderr."""
     from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.cli._answering import new_respondent
     from anabranch.cli._checking import check, report
@@ -183,7 +178,6 @@ def dev_command(
         ),
     ] = None,
 ) -> None:
-    """Serve a page that calls the targets' tools, and load the tools again when they change."""
     import webbrowser
 
     from anabranch._terminal import Console, log_to_stderr

@@ -127,7 +127,6 @@ class ToolSummary:
 
     @property
     def headline(self) -> str:
-        """The first line of the description."""
         return self.description.strip().partition("\n")[0]
 
     @property
@@ -141,7 +140,6 @@ class ToolSummary:
         )
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines that describe the tool to users."""
         yield f"{self.name} {self.usage}".rstrip()
         yield from (f"  {line}".rstrip() for line in self.description.strip().splitlines())
         yield from _section("Parameters", self._parameters())
@@ -194,7 +192,6 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
 async def summaries_of(
     target: str, headers: Mapping[str, str], env: Mapping[str, str] | None = None
 ) -> list[ToolSummary]:
-    """Return a summary of each tool of ``target``, in the target's order."""
     if is_server(target):
         from anabranch._asking import Absent
         from anabranch.cli._connection import open_session, server_of
@@ -231,7 +228,6 @@ def overview(target: str, tools: Sequence[ToolSummary]) -> str:
 
 
 def chosen(tools: Iterable[ToolSummary], target: str, name: str) -> ToolSummary:
-    """Return the tool called ``name``."""
     by_name = {each.name: each for each in tools}
     if name not in by_name:
         offered = ", ".join(by_name) or "nothing"

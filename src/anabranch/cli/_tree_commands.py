@@ -212,7 +212,6 @@ def prune_command(
 
 
 def stored_tree(thread: str, store: str | None) -> Tree:
-    """Return the tree of the thread that ``thread`` stands for."""
     return _with_store(store, partial(_tree, thread_id=thread))
 
 

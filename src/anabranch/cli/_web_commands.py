@@ -63,11 +63,9 @@ class AgentOptions:
     version: CodeVersion = None
 
     def limits(self) -> Limits:
-        """Return the limits of turns and of the calls of their tools."""
         return turn_limits_of(self.max_tokens, self.max_depth, self.timeout)
 
     def parts(self, targets: tuple[str, ...]) -> ChatParts:
-        """Return the parts of the chat, with the tools of ``targets``."""
         from anabranch.cli._chat_parts import open_parts
 
         return open_parts(
@@ -120,7 +118,6 @@ def web_command(  # noqa: PLR0913 - options
         ),
     ] = None,
 ) -> None:
-    """Serve the page until the user stops the server."""
     from anabranch._terminal import log_to_stderr
     from anabranch.agents import TurnLimits
     from anabranch.chat import CONCURRENCY, LOOPBACK, RateLimits, make_chat_app
@@ -167,7 +164,6 @@ def web_command(  # noqa: PLR0913 - options
 
 
 def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
-    """Return a new token if the server needs one and the user gave none; otherwise ``None``."""
     from anabranch.cli._endpoint import is_loopback
 
     if token is not None and not token.strip():
@@ -207,7 +203,6 @@ def worker_command(
     log_format: LogForm = "text",
     agent: AgentOptions = AgentOptions(),
 ) -> None:
-    """Run the turns of chats until Ctrl-C or SIGTERM ends the process."""
     import anyio
 
     from anabranch._terminal import log_to_stderr

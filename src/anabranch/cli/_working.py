@@ -21,7 +21,6 @@ from anabranch.errors import StoreError
 async def work(
     parts: ChatParts, limits: Limits, concurrency: int, per_user: int | None, grace: float
 ) -> None:
-    """Run the runs that wait for a worker until Ctrl-C or SIGTERM ends the process."""
     from anabranch.chat import Conversations
 
     conversations = Conversations(
@@ -50,7 +49,6 @@ async def work(
 
 @contextmanager
 def _until_signal() -> Generator[asyncio.Event]:
-    """Yield an event that Ctrl-C or SIGTERM sets."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -12,13 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from anabranch import BranchContext, Limits, tool
 from anabranch._asking import estimate_tokens, prompt_tokens, said

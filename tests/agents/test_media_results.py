@@ -23,13 +23,7 @@ from anabranch.messages import (
 )
 from anabranch.stores import open_tree_store
 from anabranch.testing import calls
-from anabranch.tree import (
-    MOST_BYTES,
-    thread_from_json,
-    thread_to_json,
-    to_markdown,
-    tree_to_json,
-)
+from anabranch.tree import MOST_BYTES, thread_from_json, thread_to_json, to_markdown, tree_to_json
 from tests.agents.harness import Setting, set_up
 
 PNG = "iVBORw0KGgo="

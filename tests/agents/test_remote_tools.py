@@ -21,16 +21,7 @@ from anabranch import BranchContext, ToolError, tool
 from anabranch.agents import RemoteTools, ToolNoticed, TurnLimits
 from anabranch.messages import FileBlock
 from tests.agents.harness import set_up
-from tests.agents.remote import (
-    ERAS,
-    OTHER,
-    listing,
-    outcome_of,
-    raw,
-    reached,
-    result_of,
-    using,
-)
+from tests.agents.remote import ERAS, OTHER, listing, outcome_of, raw, reached, result_of, using
 from tests.mcp.harness import asgi, http, serving
 from tests.mcp.lossy import KINDS, Lossy, booking
 from tests.mcp.tool_lists import next_reading, offer_at_most

@@ -6,13 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from anabranch import (
-    BranchContext,
-    Message,
-    assistant,
-    tool,
-    user,
-)
+from anabranch import BranchContext, Message, assistant, tool, user
 from anabranch._engine import current_call
 from anabranch.messages import SampleRequest
 from anabranch.testing import MockClient, run_tool

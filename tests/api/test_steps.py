@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from anabranch import (
-    BranchContext,
-    StepFailed,
-    tool,
-)
+from anabranch import BranchContext, StepFailed, tool
 from anabranch.testing import SequentialIds, run_tool
 from tests.api.replaying import next_round, willing
 

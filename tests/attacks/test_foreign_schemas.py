@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from mcp.server.lowlevel import Server
 
-from anabranch._schemas import (
-    Field,
-    UnusableSchemaError,
-    check_schema,
-    matches,
-    misfit,
-    misfits,
-)
+from anabranch._schemas import Field, UnusableSchemaError, check_schema, matches, misfit, misfits
 from anabranch.agents import Agent, RemoteTools
 from anabranch.messages import text_of
 from anabranch.stores import open_tree_store

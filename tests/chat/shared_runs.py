@@ -14,10 +14,7 @@ from anabranch._durable import RunEvents
 from anabranch.messages import SampleReply
 from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel, calls
-from tests.chat.web import (
-    browsing,
-    events_in,
-)
+from tests.chat.web import browsing, events_in
 
 
 @asynccontextmanager

@@ -18,13 +18,7 @@ from anabranch import (
     HandoffTool,
     tool,
 )
-from anabranch.chat import (
-    ElicitId,
-    Plugin,
-    PluginAnswerer,
-    PluginRequest,
-    make_plugin,
-)
+from anabranch.chat import ElicitId, Plugin, PluginAnswerer, PluginRequest, make_plugin
 from anabranch.mcp import create_server
 from anabranch.messages import ElicitReply
 from anabranch.testing import MockClient, calls, run_tool

@@ -10,13 +10,7 @@ from mcp.server.mcpserver import MCPServer
 from uvicorn.config import STARTUP_FAILURE
 
 from anabranch._budget import Limits
-from anabranch.cli._combined_server import (
-    ServerRecipe,
-    opens,
-    seal_probe,
-    seals_with,
-    tool_names,
-)
+from anabranch.cli._combined_server import ServerRecipe, opens, seal_probe, seals_with, tool_names
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._serve_options import Asking, Persistence
 from anabranch.cli._serving import WorkerApp, not_used

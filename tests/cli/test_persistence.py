@@ -14,11 +14,7 @@ from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, tool
-from anabranch.cli._combined_server import (
-    assemble,
-    server_options,
-    tool_names,
-)
+from anabranch.cli._combined_server import assemble, server_options, tool_names
 from anabranch.cli._serve_options import Asking, Persistence
 from anabranch.cli._targets import Found
 from anabranch.mcp import install

@@ -5,12 +5,7 @@ import asyncio
 import pytest
 from mcp.types import InputRequiredResult
 
-from anabranch import (
-    Accepted,
-    BranchContext,
-    ToolError,
-    tool,
-)
+from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch._durable import CallStore, Durability, Lease, undo_again, unfinished
 from anabranch.errors import CallExpiredError, StoreError
 from anabranch.testing import ManualClock

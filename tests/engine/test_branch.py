@@ -22,17 +22,7 @@ from anabranch.errors import (
     ToolError,
 )
 from anabranch.testing import ManualClock
-from tests.engine.harness import (
-    World,
-    ask,
-    ask_here,
-    branch,
-    first_round,
-    now,
-    rounds,
-    say,
-    step,
-)
+from tests.engine.harness import World, ask, ask_here, branch, first_round, now, rounds, say, step
 from tests.patience import PATIENCE
 
 

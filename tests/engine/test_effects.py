@@ -13,15 +13,7 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from anabranch._engine import (
-    Answer,
-    Ask,
-    Branch,
-    Journal,
-    current_idempotency_key,
-    pin,
-    scheduler,
-)
+from anabranch._engine import Answer, Ask, Branch, Journal, current_idempotency_key, pin, scheduler
 from anabranch._engine.functions import idempotency_key
 from anabranch.errors import NonDeterminismError, SerializationError, StepFailed, ToolError
 from tests.engine.harness import World, ask, branch, first_round, hot, race, rounds, step

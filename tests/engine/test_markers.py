@@ -12,18 +12,7 @@ import pytest
 from anabranch._engine import Answer, Branch, Finished, Journal, Stopped
 from anabranch._engine.journal import MARKER
 from anabranch.errors import NonDeterminismError
-from tests.engine.harness import (
-    Book,
-    World,
-    ask,
-    branch,
-    gather,
-    hot,
-    patched,
-    race,
-    rounds,
-    step,
-)
+from tests.engine.harness import Book, World, ask, branch, gather, hot, patched, race, rounds, step
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
 DONE: list[str] = []

@@ -8,9 +8,7 @@ import pytest
 
 from anabranch import BranchContext, tool
 from anabranch.agents import BranchSelf, TurnLimits
-from anabranch.folding import (
-    InjectedItem,
-)
+from anabranch.folding import InjectedItem
 from anabranch.messages import SampleReply, SampleRequest, Usage
 from anabranch.testing import calls
 from tests.agents.harness import fork

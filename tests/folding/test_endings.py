@@ -18,14 +18,7 @@ from anabranch.folding import (
     FoldingSettings,
     folding_tools,
 )
-from anabranch.messages import (
-    ElicitReply,
-    SampleReply,
-    SampleRequest,
-    ToolUseBlock,
-    Usage,
-    text_of,
-)
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock, Usage, text_of
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockClient, calls, run_tool
 from anabranch.tree import NO_RESULT

@@ -10,11 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.folding import (
-    BranchService,
-    FoldingError,
-    Status,
-)
+from anabranch.folding import BranchService, FoldingError, Status
 from anabranch.folding._admission import Owner, account_name, shown_name
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock

@@ -17,15 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from anabranch import (
-    Accepted,
-    AnabranchError,
-    BranchContext,
-    Limits,
-    ToolError,
-    ToolSpec,
-    tool,
-)
+from anabranch import Accepted, AnabranchError, BranchContext, Limits, ToolError, ToolSpec, tool
 from anabranch._asking import estimate_tokens
 from anabranch.messages import SampleRequest, ToolResultBlock, text_of
 from anabranch.testing import ManualClock

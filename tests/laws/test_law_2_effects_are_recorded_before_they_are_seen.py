@@ -10,14 +10,7 @@ import pytest
 
 from anabranch import BranchContext, StepFailed, tool
 from anabranch._asking import Host
-from anabranch._engine import (
-    Answer,
-    Finished,
-    Journal,
-    Notice,
-    Waiting,
-    current_call,
-)
+from anabranch._engine import Answer, Finished, Journal, Notice, Waiting, current_call
 from anabranch.testing import run_tool
 from anabranch.tool import Runtime, open_call
 

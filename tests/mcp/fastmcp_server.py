@@ -9,11 +9,7 @@ from fastmcp.tools.base import Tool as FastMcpBase
 from mcp import Client
 from mcp.server.mcpserver import RequestStateSecurity
 
-from tests.mcp.harness import (
-    KEY,
-    Answers,
-    connected,
-)
+from tests.mcp.harness import KEY, Answers, connected
 
 
 def serving(*made: FastMcpBase, **options: Any) -> FastMCP[Any]:

@@ -8,12 +8,7 @@ import pytest
 from mcp import MCPError
 
 from anabranch import CapabilityError, InvalidTokenError, StoreError, ToolError
-from anabranch.mcp._error_mapping import (
-    REQUEST_STATE,
-    SAGA_TOKEN,
-    CallFailedError,
-    mapped_errors,
-)
+from anabranch.mcp._error_mapping import REQUEST_STATE, SAGA_TOKEN, CallFailedError, mapped_errors
 
 
 def mapped(

@@ -8,13 +8,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from tests.mcp.harness import (
-    MODES,
-    Answers,
-    connected,
-    over,
-    serving,
-)
+from tests.mcp.harness import MODES, Answers, connected, over, serving
 from tests.mcp.tools import ANSWERED, Report, journey, traveller
 
 pytestmark = [

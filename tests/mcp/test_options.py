@@ -11,12 +11,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.types import METHOD_NOT_FOUND
 
 from anabranch import BranchContext, Limits, tool
-from anabranch.mcp import (
-    ServerKeywords,
-    ServerOptions,
-    install,
-    install_fastmcp,
-)
+from anabranch.mcp import ServerKeywords, ServerOptions, install, install_fastmcp
 from tests.mcp.harness import MODERN, connected, text_of
 from tests.mcp.hosts import created, installed, on_fastmcp, single_on_fastmcp
 from tests.sagas.harness import call_saga

@@ -11,16 +11,7 @@ from pydantic import BaseModel, Field
 
 from anabranch import BranchContext, Message, ToolSpec, tool, user
 from anabranch.messages import ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, assistant
-from tests.mcp.harness import (
-    ERAS,
-    HANDSHAKE,
-    Answers,
-    accept,
-    call_once,
-    connected,
-    say,
-    serving,
-)
+from tests.mcp.harness import ERAS, HANDSHAKE, Answers, accept, call_once, connected, say, serving
 
 LOOK = ToolSpec(
     name="look", description="Look it up.", input_schema={"type": "object", "properties": {}}

@@ -10,14 +10,7 @@ from mcp import InputRequiredRoundsExceededError
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, tool
-from tests.mcp.harness import (
-    MODERN,
-    Answers,
-    accept,
-    call_once,
-    connected,
-    serving,
-)
+from tests.mcp.harness import MODERN, Answers, accept, call_once, connected, serving
 
 
 class Name(BaseModel):

@@ -9,16 +9,7 @@ from pydantic import BaseModel
 from anabranch import BranchContext, StepFailed, tool
 from anabranch.mcp import create_server
 from anabranch.messages import SampleReply, SampleRequest, ToolSpec
-from tests.mcp.harness import (
-    ERAS,
-    HANDSHAKE,
-    MODERN,
-    Answers,
-    connected,
-    echo,
-    serving,
-    text_of,
-)
+from tests.mcp.harness import ERAS, HANDSHAKE, MODERN, Answers, connected, echo, serving, text_of
 from tests.sagas.harness import call_saga, resume_saga
 
 

@@ -14,13 +14,7 @@ from anabranch.mcp import create_server
 from examples.deploy import deploy
 from tests.mcp.harness import KEY, MODERN, ROOT, Answers, connected
 from tests.sagas.harness import WAYS, call_saga, raw, reached, refusal, resume_saga
-from tests.sagas.proposal import (
-    FIRST,
-    MESSAGE_2,
-    MESSAGE_4,
-    MESSAGE_6,
-    SECOND,
-)
+from tests.sagas.proposal import FIRST, MESSAGE_2, MESSAGE_4, MESSAGE_6, SECOND
 
 
 @pytest.fixture(params=WAYS, ids=" ".join)

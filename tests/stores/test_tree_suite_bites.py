@@ -7,17 +7,7 @@ from typing import Any, cast
 import pytest
 
 from anabranch.stores import open_tree_store
-from anabranch.tree import (
-    Node,
-    Path,
-    Ref,
-    Result,
-    Surroundings,
-    Thread,
-    Tree,
-    TreeStore,
-    TurnEnd,
-)
+from anabranch.tree import Node, Path, Ref, Result, Surroundings, Thread, Tree, TreeStore, TurnEnd
 from tests.suites import tree_store_checks as suite
 from tests.suites.tree_programs import TREE_PROGRAM_CHECKS as PROGRAM
 from tests.suites.tree_samples import TreeStoreCheck

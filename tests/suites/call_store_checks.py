@@ -18,13 +18,7 @@ from tests.suites.call_model_checks import (
     CALL_PROGRAM_CHECKS,
     each_operation_does_what_the_model_does,
 )
-from tests.suites.call_samples import (
-    CallStoreCheck,
-    OpenCallStore,
-    a_call,
-    begun,
-    run,
-)
+from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call, begun, run
 from tests.suites.expectations import TEXTS, expect, opened, refused, yes
 
 

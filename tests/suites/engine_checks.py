@@ -11,15 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from tests.suites.engine_limit_checks import ENGINE_LIMIT_CHECKS
-from tests.suites.engine_samples import (
-    ODD,
-    TOOLS,
-    OpenEngine,
-    Worker,
-    a_wake,
-    waking,
-    working,
-)
+from tests.suites.engine_samples import ODD, TOOLS, OpenEngine, Worker, a_wake, waking, working
 from tests.suites.expectations import expect, opened, refused, yes
 
 EngineCheck: TypeAlias = Callable[[OpenEngine], Awaitable[None]]

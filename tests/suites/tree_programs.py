@@ -9,14 +9,7 @@ from anabranch.messages import Usage
 from anabranch.tree import Kind, Node, Ref, Result, Thread, TurnEnd
 from tests.suites.linearizability import Operation, checks_of
 from tests.suites.tree_model import TreeModel
-from tests.suites.tree_samples import (
-    TreeStoreCheck,
-    a_node,
-    a_result,
-    a_thread,
-    calls_tool,
-    says,
-)
+from tests.suites.tree_samples import TreeStoreCheck, a_node, a_result, a_thread, calls_tool, says
 
 
 def do(method: str, *arguments: Any, **options: Any) -> Operation:

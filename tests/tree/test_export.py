@@ -7,14 +7,7 @@ from typing import Any
 
 from hypothesis import given
 
-from anabranch.messages import (
-    NOTHING,
-    Block,
-    ImageBlock,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from anabranch.messages import NOTHING, Block, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from anabranch.tree import (
     HEAD,
     Node,

@@ -43,9 +43,7 @@ def examples(number: int, *fine: HealthCheck, gate: int | None = None, **options
         options: more settings of Hypothesis.
     """
     return settings(
-        max_examples=times(number, gate=gate),
-        suppress_health_check=[*_FINE, *fine],
-        **options,
+        max_examples=times(number, gate=gate), suppress_health_check=[*_FINE, *fine], **options
     )
 
 

@@ -266,9 +266,7 @@ async def test_a_turn_and_its_tokens_are_reported(collected: Collected) -> None:
     assert SECRET not in collected.everything
 
 
-async def test_a_turn_that_fails_is_reported_by_the_type_of_its_error(
-    collected: Collected,
-) -> None:
+async def test_a_turn_that_fails_is_reported_by_the_type_of_its_error(collected: Collected) -> None:
     def fail(_: object) -> str:
         raise ValueError(SECRET)
 

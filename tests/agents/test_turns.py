@@ -152,8 +152,7 @@ async def test_an_unexpected_error_is_masked_and_a_refusal_reaches_the_model(
 
 @pytest.mark.parametrize("kind", [RuntimeError, StoreError])
 async def test_an_unexpected_error_of_an_agent_tool_is_masked_and_logged(
-    kind: type[Exception],
-    caplog: pytest.LogCaptureFixture,
+    kind: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     """No call machine stands between it and the agent."""
 

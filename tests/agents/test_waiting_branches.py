@@ -56,9 +56,7 @@ SUMMARY = (
 
 
 @pytest.mark.parametrize("first", ["A?", "B?"])
-async def test_each_branch_goes_on_from_its_question_and_the_last_ends_the_tool(
-    first: str,
-) -> None:
+async def test_each_branch_goes_on_from_its_question_and_the_last_ends_the_tool(first: str) -> None:
     here = Setting(TWO)
     end = await here.begin()
     assert end.tool_uses

@@ -72,9 +72,7 @@ async def test_a_question_carries_its_message_schema_key_and_context(replay: boo
     ids=["dict", "model", "accepted", "declined", "cancelled"],
 )
 async def test_a_question_ends_accepted_declined_or_cancelled(
-    answer: dict[str, int] | Seat | ElicitResult[Seat],
-    outcome: ElicitResult[Seat],
-    replay: bool,
+    answer: dict[str, int] | Seat | ElicitResult[Seat], outcome: ElicitResult[Seat], replay: bool
 ) -> None:
     """Contract: Accepted[T] | Declined | Cancelled, each with an action."""
     result = await run_tool(choose, {}, MockClient(elicits=[answer]), replay=replay)

@@ -50,9 +50,7 @@ PASSING = [error for error, *_ in EXAMPLES if isinstance(error, OF_STORES)]
 
 
 @pytest.mark.parametrize("error", OUTCOMES, ids=repr)
-def test_an_error_is_the_same_after_the_journal_pickling_and_copying(
-    error: AnabranchError,
-) -> None:
+def test_an_error_is_the_same_after_the_journal_pickling_and_copying(error: AnabranchError) -> None:
     """Contract: a step or ask that failed raises the same exception type over every edge."""
     written = error_to_json(error)
     assert written is not None

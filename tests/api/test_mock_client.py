@@ -208,10 +208,7 @@ async def test_it_remembers_requests_and_notices_in_order_and_forgets_on_reset(
     ids=["no sampling", "no elicitation", "nothing", "as Capabilities"],
 )
 async def test_a_capability_that_is_left_out_is_refused_at_the_call(
-    capabilities: Capabilities | Iterable[str],
-    params: dict[str, int],
-    missing: str,
-    replay: bool,
+    capabilities: Capabilities | Iterable[str], params: dict[str, int], missing: str, replay: bool
 ) -> None:
     """Contract: capabilities={…} switches capabilities off by leaving them out."""
     client = MockClient(samples=["x"], elicits=[{"yes": True}], capabilities=capabilities)

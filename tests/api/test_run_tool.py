@@ -162,9 +162,7 @@ async def test_without_a_client_nothing_can_be_asked(replay: bool) -> None:
         await run_tool(curious, {"what": "model"}, replay=replay)
 
 
-async def test_a_client_that_breaks_ends_the_call_and_its_effects_are_undone(
-    replay: bool,
-) -> None:
+async def test_a_client_that_breaks_ends_the_call_and_its_effects_are_undone(replay: bool) -> None:
     """Contract: what the client raises is raised; undos run alike over every edge."""
     undone: list[str] = []
 

@@ -149,9 +149,7 @@ async def test_a_parameter_that_differs_from_run_to_run_is_noticed(first: dict[s
         await run_tool(ask, {}, MockClient(samples=["x"], capabilities=Capabilities()))
 
 
-async def test_a_result_names_the_model_the_stop_reason_and_the_usage(
-    replay: bool,
-) -> None:
+async def test_a_result_names_the_model_the_stop_reason_and_the_usage(replay: bool) -> None:
     """Contract: SampleResult(text, parsed, tool_calls, stop_reason, model, usage, exchange)."""
     reply = {
         "content": {"type": "text", "text": "hi"},

@@ -76,10 +76,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "deep": (nested("not", 5_000), 5),
     "wide": ({"allOf": [{"type": "integer"}] * 90_000}, 5),
-    "wide and full": (
-        {"allOf": [{"additionalProperties": {"type": "integer"}}] * 10_000},
-        FULL,
-    ),
+    "wide and full": ({"allOf": [{"additionalProperties": {"type": "integer"}}] * 10_000}, FULL),
     "a number that no float is": ({"multipleOf": 0.5}, 10**400),
     "an address that is none": ({"$ref": "http://["}, 5),
     "a name that is none": ({"$schema": "http://[", "type": "string"}, 5),

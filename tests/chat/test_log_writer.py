@@ -88,12 +88,7 @@ def logs(watched: Any, clock: ManualClock | None = None) -> list[ThreadLog]:
 async def lease_on(events: Any, name: str, clock: ManualClock, lost: list[str]) -> RenewedLease:
     """A lease that is not renewed."""
     lease = RenewedLease(
-        events,
-        name,
-        clock,
-        seconds=15,
-        kind="thread",
-        on_lost=lambda: lost.append(name),
+        events, name, clock, seconds=15, kind="thread", on_lost=lambda: lost.append(name)
     )
     number = await events.last(name)
     await lease.take_by(

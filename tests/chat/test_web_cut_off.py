@@ -89,11 +89,7 @@ class Chat:
             return "booked"
 
         self.conversations = Conversations(
-            self.trees,
-            MockModel(lambda _: "unused"),
-            [book],
-            calls=self.calls,
-            clock=self.clock,
+            self.trees, MockModel(lambda _: "unused"), [book], calls=self.calls, clock=self.clock
         )
 
     @asynccontextmanager

@@ -240,11 +240,7 @@ async def play(url: str, text: str, at: Place) -> tuple[list[Any], list[str], bo
         async with one.clock.running(0.01):
             await first
         await two.lead(text)
-        return (
-            [*said, await said_in(two)],
-            sorted(DONE),
-            held.holds_effect,
-        )
+        return ([*said, await said_in(two)], sorted(DONE), held.holds_effect)
 
 
 @pytest.mark.parametrize("text", ["hello", "/book", "book it", "/seat", "/remind", *IN_BRANCHES])

@@ -231,9 +231,7 @@ def test_a_rate_is_a_positive_number(most: Any) -> None:
         RateLimits(runs=most)
 
 
-async def test_messages_and_tokens_are_not_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_messages_and_tokens_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Not even at the lowest level, and with the server's own record of requests."""
     for name in (
         None,

@@ -146,10 +146,7 @@ def test_an_error_of_its_author_is_shown_by_their_lines(run: Run, folder: Path) 
     ],
 )
 def test_a_target_that_cannot_be_checked_is_wrong_usage(
-    run: Run,
-    arguments: list[str],
-    answers: list[Any] | None,
-    problem: str,
+    run: Run, arguments: list[str], answers: list[Any] | None, problem: str
 ) -> None:
     status, value, shown = check(run, *arguments, answers=answers)
     assert (status, value) == (2, None)

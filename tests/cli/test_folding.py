@@ -112,11 +112,7 @@ def test_without_a_model_that_learns_it_is_said_that_branches_are_queued(
 @pytest.mark.parametrize("option", ["--folding", "--memory"])
 @pytest.mark.parametrize("command", ["serve", "chat", "web"])
 def test_without_the_search_for_secrets_nothing_begins(
-    command: str,
-    option: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    run: Run,
+    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     """One rule for branches and the memory: what cannot be searched is not stored."""
     monkeypatch.setitem(sys.modules, "detect_secrets", None)

@@ -111,10 +111,7 @@ AUTH = AuthSettings(issuer_url=AnyHttpUrl("https://login.example.org"), resource
 async def test_a_server_with_a_verifier_of_its_own_checks_tokens_itself() -> None:
     server = create_server("s", [ask], keys=[KEY], auth=AUTH, token_verifier=Verifier())
     app = guarded(server, ALICE)
-    async with (
-        serving(app) as address,
-        client_of(address, BOB, "2026-07-28") as client,
-    ):
+    async with serving(app) as address, client_of(address, BOB, "2026-07-28") as client:
         assert (await client.call_tool("ask", {})).structured_content == {"result": "accept"}
 
 

@@ -102,11 +102,7 @@ def lessons(tmp_path: Path) -> str:
     "command", [SERVE, (*ANABRANCH, "web", "--port", "0")], ids=["serve", "web"]
 )
 def test_a_server_with_a_model_learns_from_queued_branches(
-    run: Run,
-    ids: list[str],
-    url: str,
-    tmp_path: Path,
-    command: tuple[str, ...],
+    run: Run, ids: list[str], url: str, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     options = ["--memory", "--store", url, "--model", lessons(tmp_path)]
     with started(*command, *options) as server:

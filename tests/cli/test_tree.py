@@ -253,11 +253,7 @@ def test_a_short_id_of_several_threads_is_answered_with_the_candidates(
     ],
 )
 def test_an_error_is_reported_in_one_line(
-    run: Run,
-    store: str,
-    arguments: list[str],
-    status: int,
-    problem: str,
+    run: Run, store: str, arguments: list[str], status: int, problem: str
 ) -> None:
     ended, out, err = run("tree", *arguments)
 

@@ -189,8 +189,7 @@ async def test_values_of_steps_come_back_as_the_page_says(
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "outcome"),
-    rows("in the first round", "in the second round", "the step"),
+    ("first", "second", "outcome"), rows("in the first round", "in the second round", "the step")
 )
 async def test_arguments_of_steps_are_compared_as_the_page_says(
     first: str, second: str, outcome: str

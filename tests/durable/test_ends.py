@@ -70,8 +70,7 @@ async def status(store: CallStore) -> str:
 
 
 @pytest.mark.parametrize(
-    ("failing", "error"),
-    [(cannot_cross, SerializationError), (has_a_bug, ZeroDivisionError)],
+    ("failing", "error"), [(cannot_cross, SerializationError), (has_a_bug, ZeroDivisionError)]
 )
 async def test_a_call_that_fails_is_over_and_undone(
     store: CallStore, failing: Tool[Any], error: type[Exception]

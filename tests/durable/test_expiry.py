@@ -148,9 +148,7 @@ class Failing(Observed):
         raise KeyError("no")
 
 
-async def test_the_reaper_continues_after_any_failure(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_the_reaper_continues_after_any_failure(caplog: pytest.LogCaptureFixture) -> None:
     store = Failing(Modelled())
     desk = Desk(ready, always(n=1))
     running = asyncio.ensure_future(Reaper(desk.service(store), TOOLS).run())

@@ -68,9 +68,7 @@ async def test_why_a_lease_was_not_renewed_is_logged(caplog: pytest.LogCaptureFi
     assert "call 'call_1': its lease was not renewed" in caplog.text
 
 
-async def test_a_lease_from_a_clock_an_hour_ahead_is_waited_for_one_lease(
-    store: CallStore,
-) -> None:
+async def test_a_lease_from_a_clock_an_hour_ahead_is_waited_for_one_lease(store: CallStore) -> None:
     ahead, clock = ManualClock(1_000_003_600.0), Obliging()
     await store.begin(a_call())
     dead = Lease(store, "call_1", ahead, seconds=15)

@@ -178,9 +178,7 @@ async def test_an_undo_that_could_not_be_recorded_is_named() -> None:
             await desk.send(store)
 
 
-async def test_a_deadline_is_recorded_with_the_first_entry_of_its_step(
-    clock: ManualClock,
-) -> None:
+async def test_a_deadline_is_recorded_with_the_first_entry_of_its_step(clock: ManualClock) -> None:
     """What another worker has recorded before stays, and does not have it."""
     store, step = Modelled(), Entry("step", "book", 1)
     await store.begin(CallRecord("call_1", "once", "{}", 0.0, 1e9))

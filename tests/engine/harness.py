@@ -168,9 +168,7 @@ class Book:
         """See the port."""
 
     async def record(
-        self,
-        entries: Mapping[str, Entry],
-        compensations: Mapping[str, Compensation],
+        self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
     ) -> Mapping[str, Entry]:
         """See the port."""
         if self.is_closed:

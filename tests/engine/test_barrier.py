@@ -47,12 +47,7 @@ class Server:
         scope, call = current_scope(), current_call()
         step_id = call.cursor.new_id(scope, "sample")
         entry = await call.operations.ask(
-            scope,
-            step_id,
-            "sample",
-            question,
-            admit,
-            respond or self.respond,
+            scope, step_id, "sample", question, admit, respond or self.respond
         )
         return entry.value
 

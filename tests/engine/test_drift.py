@@ -191,9 +191,7 @@ async def test_a_question_with_a_key_is_missed_after_a_folded_branch() -> None:
     assert (found.step_id, found.found) == ("really", "not reached")
 
 
-async def test_claims_of_a_refused_journal_are_not_undone(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_claims_of_a_refused_journal_are_not_undone(caplog: pytest.LogCaptureFixture) -> None:
     async def changed(_: Branch) -> None:
         await step(str, 1, undo=undo)
         await ask("REALLY?")

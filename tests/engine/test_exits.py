@@ -87,9 +87,7 @@ def test_an_error_stands_for_itself_and_for_a_cancellation_a_sentence() -> None:
     assert str(cancelled) == "The call was cancelled from within, and has ended."
 
 
-def test_an_exception_of_a_signal_handler_stays_unchanged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_exception_of_a_signal_handler_stays_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the handler has arguments of its own, as that of ``asyncio.run`` has."""
 
     def leave(status: int, number: int, frame: FrameType | None) -> None:

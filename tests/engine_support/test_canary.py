@@ -226,11 +226,7 @@ async def test_no_body_runs_on_a_runtime_that_is_refused(monkeypatch: pytest.Mon
 
 
 def describe(
-    future: asyncio.Future[object] | None = None,
-    /,
-    *,
-    depth: int = 1,
-    limit: int | None = None,
+    future: asyncio.Future[object] | None = None, /, *, depth: int = 1, limit: int | None = None
 ) -> str:
     """Stands for ``asyncio.format_call_graph`` of Python 3.14."""
     assert isinstance(future, asyncio.Task)

@@ -50,9 +50,7 @@ async def test_an_advance_that_fails_is_for_later(
     assert (has_sentence, not logged.exc_info) == (isinstance(error, StoreError),) * 2
 
 
-async def test_a_wake_that_fails_is_reported_without_its_caller(
-    collected: Collected,
-) -> None:
+async def test_a_wake_that_fails_is_reported_without_its_caller(collected: Collected) -> None:
     async def fail(_: Wake) -> None:
         raise ValueError("secret")
 

@@ -104,9 +104,7 @@ async def test_a_model_that_calls_no_tools_books_without_research() -> None:
         return '{"number": "AB1", "reason": "none"}'
 
     without_tools = MockClient(
-        only_text,
-        [{"ok": False}],
-        capabilities=Capabilities(sampling_tools=False),
+        only_text, [{"ok": False}], capabilities=Capabilities(sampling_tools=False)
     )
     await run_tool(book_flight, {"destination": "Lima"}, without_tools)
     assert "AB1 for 420 EUR (462 USD): none" in without_tools.elicit_calls[0].message

@@ -35,8 +35,7 @@ GATE: Chaos = "stop"
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [kind if kind == GATE else pytest.param(kind, marks=pytest.mark.long) for kind in EVERY],
+    "kind", [kind if kind == GATE else pytest.param(kind, marks=pytest.mark.long) for kind in EVERY]
 )
 async def test_calls_survive(kind: Chaos, server: Server, tmp_path: Path) -> None:
     runs = plan_of(f"{SEED}-{kind}", number=times(20, gate=6))

@@ -131,12 +131,7 @@ async def directly(tool: Tool[Any], *, replay: bool) -> Seen:
     client = MockClient(samples=sample, elicits=elicit)
     try:
         value = await run_tool(
-            tool,
-            {},
-            client,
-            replay=replay,
-            clock=edge.world.clock,
-            ids=SequentialIds(),
+            tool, {}, client, replay=replay, clock=edge.world.clock, ids=SequentialIds()
         )
         outcome: tuple[str, Any] = ("value", json.loads(json.dumps(value)))
     except AnabranchError as error:

@@ -30,8 +30,7 @@ BLANK = ("", " ", "\n\t", "\u00a0")
 PIXEL = "aGk="
 
 texts = st.one_of(
-    st.sampled_from(BLANK),
-    st.text(alphabet=string.ascii_letters + " \nüé中", max_size=8),
+    st.sampled_from(BLANK), st.text(alphabet=string.ascii_letters + " \nüé中", max_size=8)
 )
 inputs = st.dictionaries(
     st.sampled_from(["at", "q u", "中"]),

@@ -170,9 +170,5 @@ async def test_a_url_is_shown_and_consent_is_all_that_comes_back(era: str) -> No
         result = await client.call_tool("elicitation_url")
     assert text_of(result) == "accept"
     (asked,) = answers.asked
-    assert (asked.mode, asked.message, asked.url) == (
-        "url",
-        "Pay there",
-        "https://pay.example/1",
-    )
+    assert (asked.mode, asked.message, asked.url) == ("url", "Pay there", "https://pay.example/1")
     assert (asked.elicitation_id is None) == (era == MODERN)

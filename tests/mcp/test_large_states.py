@@ -48,10 +48,7 @@ def yes(_: Any) -> Any:
 
 async def test_a_round_fails_and_is_undone_when_its_state_is_too_large_for_http() -> None:
     office = Office()
-    async with (
-        http(office.serving()) as url,
-        connected(url, MODERN, Answers(yes)) as client,
-    ):
+    async with http(office.serving()) as url, connected(url, MODERN, Answers(yes)) as client:
         result = await client.call_tool("travel", {"length": LARGE})
         saga = await call_saga(client, "travel", {"length": LARGE})
         assert office.booked == []
@@ -84,10 +81,7 @@ async def test_a_large_value_survives_when_no_request_has_to_carry_it(
 @pytest.mark.parametrize("noted", [0, 1_500_000])
 async def test_a_state_that_is_handed_out_is_taken_back_at_every_size(of: str, noted: int) -> None:
     office, ended = Office(), list[bool]()
-    async with (
-        http(office.serving()) as url,
-        connected(url, MODERN, Answers(yes)) as client,
-    ):
+    async with http(office.serving()) as url, connected(url, MODERN, Answers(yes)) as client:
         for length in range(100_000, 3_200_000, 500_000):
             office.booked.clear()
             arguments = {"length": length, "of": of, "note": "n" * noted}

@@ -111,9 +111,7 @@ async def test_lessons_of_a_users_branch_belong_to_the_user(store: MemoryStore) 
     assert learned.scope == Scope(level="user", name="ann")
 
 
-async def test_notes_of_all_are_a_level_that_the_application_names(
-    store: MemoryStore,
-) -> None:
+async def test_notes_of_all_are_a_level_that_the_application_names(store: MemoryStore) -> None:
     """Here each user's project is of their own, and the team is of all."""
 
     def bank_of(principal: str | None) -> ReasoningBank:

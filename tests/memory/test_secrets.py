@@ -222,9 +222,7 @@ async def test_scrubbed_text_is_not_changed_again() -> None:
     assert (await scrubber.scrub(once)).text == once
 
 
-async def test_a_text_that_cannot_be_searched_is_withheld(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_text_that_cannot_be_searched_is_withheld(caplog: pytest.LogCaptureFixture) -> None:
     """Required: it fails closed, and what is logged does not quote the text."""
 
     def failing(text: str) -> Iterable[tuple[int, int]]:

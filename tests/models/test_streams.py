@@ -215,10 +215,7 @@ async def test_a_script_is_streamed_in_words() -> None:
     request = SampleRequest(messages=(user("hi"),), max_tokens=9, tools=(LOOK,))
     texts, reply = await watched(model, request)
     assert texts == [" one", "  two", "\nthree "]
-    assert (reply.text, [call.name for call in reply.tool_calls]) == (
-        " one  two\nthree ",
-        ["look"],
-    )
+    assert (reply.text, [call.name for call in reply.tool_calls]) == (" one  two\nthree ", ["look"])
     assert (await watched(model, request))[0] == []
 
 

@@ -76,9 +76,7 @@ def of_all(branches: BranchService, principal: str) -> BranchService:
 
 
 async def test_without_the_owner_of_branches_it_is_found(
-    here: TwoPeople,
-    used: tuple[ToolSurface, Person, Person],
-    monkeypatch: pytest.MonkeyPatch,
+    here: TwoPeople, used: tuple[ToolSurface, Person, Person], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools, ann, bo = used
     monkeypatch.setattr(BranchService, "of", of_all)

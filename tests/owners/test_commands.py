@@ -68,9 +68,7 @@ def test_every_command_with_a_store_is_known_here() -> None:
 
 
 async def test_a_chat_refuses_the_conversation_of_a_principal_and_last_is_none(
-    here: TwoPeople,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    here: TwoPeople, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = here.url
     lines = tmp_path / "lines"
@@ -138,9 +136,7 @@ async def of_bo(here: TwoPeople) -> dict[str, str]:
 
 
 async def test_lessons_of_an_operators_model_belong_to_the_user_of_the_branch(
-    here: TwoPeople,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    here: TwoPeople, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lesson = {"title": "Boats", "description": "Before a regatta", "content": "Look at the wind."}
     replies = [

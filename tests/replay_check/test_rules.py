@@ -231,10 +231,7 @@ FOUND = {
         ("import asyncio", "async with asyncio.timeout(3):\n    await ctx.elicit(Name, 'x')"),
         ("import anyio", "with anyio.fail_after(3):\n    await ask(ctx)"),
         ("from anyio import move_on_after", "with move_on_after(3):\n    await ask(ctx)"),
-        (
-            "import asyncio",
-            "await asyncio.wait([asyncio.create_task(ask(ctx))], timeout=3)",
-        ),
+        ("import asyncio", "await asyncio.wait([asyncio.create_task(ask(ctx))], timeout=3)"),
     ],
     "unordered-asks": [
         ("", "for name in {'a', 'b'}:\n    await ctx.elicit(Name, name)"),

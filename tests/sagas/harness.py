@@ -79,9 +79,7 @@ async def refusal(client: Client, method: str, params: dict[str, Any]) -> types.
 
 
 REFUSED: Final = types.ErrorData(
-    code=-32602,
-    message="Invalid or expired sagaToken",
-    data={"reason": "invalid_saga_token"},
+    code=-32602, message="Invalid or expired sagaToken", data={"reason": "invalid_saga_token"}
 )
 """The only error for a token that is refused."""
 

@@ -28,9 +28,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 ODD = "=.+/ \n\0é"
 """Letters that no sealed text has."""
 STATE_REFUSED = types.ErrorData(
-    code=-32602,
-    message="Invalid or expired requestState",
-    data={"reason": "invalid_request_state"},
+    code=-32602, message="Invalid or expired requestState", data={"reason": "invalid_request_state"}
 )
 
 pytestmark = pytest.mark.usefixtures("quiet")

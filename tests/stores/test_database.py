@@ -224,9 +224,7 @@ async def test_a_cancelled_caller_waits_for_work_that_has_begun(
     assert order == ["work is over", "caller is free"]
 
 
-async def test_work_that_fails_for_a_cancelled_caller_is_not_reported(
-    database: Database,
-) -> None:
+async def test_work_that_fails_for_a_cancelled_caller_is_not_reported(database: Database) -> None:
     """As that of one who has begun nothing: what it would have returned is of no interest, too."""
     gate = Gate()
     reported: list[Any] = []

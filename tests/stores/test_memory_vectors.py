@@ -120,9 +120,7 @@ async def test_without_pgvector_the_error_names_the_package(postgres: Server) ->
     await store.close()
 
 
-async def test_without_numpy_the_error_names_the_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_without_numpy_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_memory_store("memory:")
     await store.add([a_memory("one")])
     monkeypatch.setitem(sys.modules, "numpy", None)

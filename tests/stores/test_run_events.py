@@ -70,9 +70,7 @@ async def test_an_open_run_is_shortened_when_it_has_ended(url: str) -> None:
         assert (await read_from(store, "r", last - 10, 10))[-1] == (last, b"end")
 
 
-async def test_a_run_that_begins_while_another_waits_loses_its_oldest_events(
-    url: str,
-) -> None:
+async def test_a_run_that_begins_while_another_waits_loses_its_oldest_events(url: str) -> None:
     """The run may have a time of the next look between any two turns."""
     async with opened(lambda: Events(Database(read_url(url)), held=10)) as store:
         for number in range(10):

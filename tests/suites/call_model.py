@@ -273,13 +273,7 @@ class CallModel:
         )
 
     def end_round(
-        self,
-        call_id: str,
-        record: RoundRecord,
-        event: CallEvent,
-        *,
-        owner: str,
-        deadline: float,
+        self, call_id: str, record: RoundRecord, event: CallEvent, *, owner: str, deadline: float
     ) -> RoundRecord:
         """See the port."""
         known = self._known(call_id)

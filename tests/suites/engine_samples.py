@@ -39,12 +39,7 @@ TOOLS: Mapping[str, str] = {"a": "1", "b": "1"}
 
 
 def a_wake(
-    call: str,
-    turn: str = "0",
-    *,
-    tool: str = "a",
-    version: str = "",
-    not_before: float = 0.0,
+    call: str, turn: str = "0", *, tool: str = "a", version: str = "", not_before: float = 0.0
 ) -> Wake:
     """Return a wake."""
     return Wake(call, turn, tool, version, not_before)
@@ -143,10 +138,7 @@ class Worker(Changes):
 
 @asynccontextmanager
 async def working(
-    engine: Engine,
-    advance: Advance,
-    tools: Mapping[str, str] = TOOLS,
-    concurrency: int = 10,
+    engine: Engine, advance: Advance, tools: Mapping[str, str] = TOOLS, concurrency: int = 10
 ) -> AsyncGenerator[None]:
     """Have a worker at work inside the block."""
     worker = asyncio.ensure_future(engine.work(tools, advance, concurrency))

@@ -51,11 +51,7 @@ async def drive(script, rounds):
                 notices.append(event.message)
 
     tools = [as_tool(t, rounds, principal=lambda _: script["principal"]) for t in TOOLS.values()]
-    agent = Agent(
-        model_of(script, read),
-        tools=tools,
-        output_type=[str, DeferredToolRequests],
-    )
+    agent = Agent(model_of(script, read), tools=tools, output_type=[str, DeferredToolRequests])
     given = {"user_prompt": "Go.", "conversation_id": script["conversation"]}
     if script["snapshot"]:
         history, requests = json.loads(script["snapshot"])

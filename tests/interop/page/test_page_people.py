@@ -229,10 +229,7 @@ async def test_accept_is_in_sight_and_the_question_has_the_focus(
     browser: Browser, width: int, height: int
 ) -> None:
     size: ViewportSize = {"width": width, "height": height}
-    async with (
-        serving(application()) as address,
-        tab(browser, address, viewport=size) as opened,
-    ):
+    async with serving(application()) as address, tab(browser, address, viewport=size) as opened:
         page = opened.page
         for text in ("one", "two", "three", "four"):
             await opened.say(text)

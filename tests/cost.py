@@ -1,7 +1,5 @@
 """The CPU that a run of the tests takes, shown at its end: all of it, and the files that take most."""
 
-from __future__ import annotations
-
 import resource
 from collections import defaultdict
 from collections.abc import Generator

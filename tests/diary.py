@@ -1,7 +1,5 @@
 """What the tools of a test have done, in order: a step that notes something, and its undo."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 
 import pytest

@@ -8,8 +8,6 @@ stacks; a second limit, held by a thread of faulthandler, ends the process itsel
 A test that waits for a processor does not hang: these waits put off the alarm.
 """
 
-from __future__ import annotations
-
 import asyncio
 import faulthandler
 import os

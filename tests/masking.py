@@ -1,7 +1,5 @@
 """Messages of unexpected errors, whose ids differ from one error to the next."""
 
-from __future__ import annotations
-
 import re
 
 _ID = re.compile(r"\(error ([0-9a-f]{8})\)")

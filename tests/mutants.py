@@ -6,8 +6,6 @@ far as their lines are in them. What was measured is in a file as well, and a ru
 ended. A test that fails is run again by itself: one that then passes fails at random, and is left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -1,7 +1,5 @@
 """A Postgres server of the tests' own, and the file lock under which several processes share it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pwd

@@ -5,8 +5,6 @@ tests are those that changed, and those of each room with a changed file. The wh
 change may break what another room's tests hold.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

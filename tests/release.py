@@ -4,8 +4,6 @@ The public address of the project is one setting, ``address`` of ``[tool.anabran
 address, the packages have ``[project.urls]`` and absolute links in their description; without one they have neither.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A server of a test's own, on a port of the system's choice."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress

@@ -4,8 +4,6 @@
 commits after the one that added the hook (``make lint``).
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A test that hangs ends, and shows where each of its processes is; one that waits for a processor goes on."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

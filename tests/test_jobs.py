@@ -1,7 +1,5 @@
 """Periodic jobs: the log has the first failure of each kind, and the next success."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """A worker that dies takes one test with it, and the workers after it run the others."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Conversations in which tools ask inside of branches, and each step is taken by an agent of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Agents on a tree in memory, and the rules that every thread must meet afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 A process of its own runs it, so that it is killed as processes are; another continues the turn.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

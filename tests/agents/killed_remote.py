@@ -1,7 +1,5 @@
 """A server, and an agent that calls its tool and dies before it records a round: two processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

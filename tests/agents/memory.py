@@ -1,7 +1,5 @@
 """A tree store in dictionaries, without I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain

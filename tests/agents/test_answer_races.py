@@ -1,7 +1,5 @@
 """Answers that race with the end of their question, on both databases: the row of the call decides."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -4,8 +4,6 @@ What a user does not answer still expires. Each step is taken by an agent of its
 process would take it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

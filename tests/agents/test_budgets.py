@@ -4,8 +4,6 @@ A turn of an agent, the stored branches of folding in it, forks of these, and to
 their own spend at the same time; the test decides which of the open requests is answered next, and how.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager

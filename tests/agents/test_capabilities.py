@@ -1,7 +1,5 @@
 """What an agent's tools can ask for is decided by its user, its model and its application."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

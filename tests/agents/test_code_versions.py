@@ -1,7 +1,5 @@
 """Calls of an agent that were begun by other code: they wait, untouched, and all beside them goes on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

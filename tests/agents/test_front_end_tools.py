@@ -1,7 +1,5 @@
 """Tools that the front end runs: a turn ends with their call, and goes on with what they returned."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

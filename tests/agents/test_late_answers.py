@@ -1,7 +1,5 @@
 """An answer that comes after the time of its question is refused, before its tool goes on and after it."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import BaseModel
 

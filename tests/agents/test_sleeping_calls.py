@@ -1,7 +1,5 @@
 """A tool that sleeps ends its turn, and any process goes on; beside a user, the tool waits alive."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

@@ -3,8 +3,6 @@
 Each step of these conversations is taken by an agent of its own, as another process would take it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -4,8 +4,6 @@ Where ``docs/api.md`` has one line for each name, these pages have its signature
 docstring. They are made of the same entries, and are not stored: ``make docs`` writes them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

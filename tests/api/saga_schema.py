@@ -6,8 +6,6 @@
     docs/sagas.d.ts          the same for TypeScript
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

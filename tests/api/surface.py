@@ -7,8 +7,6 @@ The source is read, not run: defaults and annotations are as the author wrote th
 under every version of Python and with any extras.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Arguments as hosts and models write them: read alike on every edge, because all read them here."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import pytest

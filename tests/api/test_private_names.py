@@ -1,7 +1,5 @@
 """Private names of other libraries are used in a few files, each for a reason."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet

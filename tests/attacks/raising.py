@@ -1,7 +1,5 @@
 """A tool that raises anything, anywhere: in its body and in whatever its body starts."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -1,7 +1,5 @@
 """The JSON in a model's reply: found in whatever is around it, and hostile replies take no longer."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

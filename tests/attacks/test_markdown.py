@@ -4,8 +4,6 @@ Work is counted, not timed: the characters that the renderer's regular expressio
 is a pattern that is repeated; twice the text is about twice the work.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from importlib.resources import as_file, files

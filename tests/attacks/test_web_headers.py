@@ -4,8 +4,6 @@ Cookies are those of all ports of a host, so most of them are other applications
 handed to the application as a server would, which has decoded none of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """An answerer of a chat client, and the results that the client receives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

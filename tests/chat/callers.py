@@ -1,7 +1,5 @@
 """Two users of a chat, whom the application knows by a header."""
 
-from __future__ import annotations
-
 from starlette.requests import Request
 
 ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}

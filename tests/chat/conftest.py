@@ -1,7 +1,5 @@
 """Stores that several web applications share, as processes do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

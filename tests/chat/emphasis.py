@@ -2,8 +2,6 @@
 
 # ruff: noqa: RUF001 - the punctuation of these languages
 
-from __future__ import annotations
-
 from anabranch.chat._terminal.replies import read_markdown
 
 READ = {

@@ -1,7 +1,5 @@
 """The files and the processes of ``anabranch web`` and ``anabranch worker`` over one store."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

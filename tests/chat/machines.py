@@ -1,7 +1,5 @@
 """Processes of a chat over one store, whose engine leaves its wakes to the test; and what pages are sent."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

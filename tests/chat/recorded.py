@@ -1,7 +1,5 @@
 """Recorded calls that the calls room shows, and an answer to one of their questions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.durable.harness import Desk

@@ -1,7 +1,5 @@
 """An application without one of its checks."""
 
-from __future__ import annotations
-
 import pytest
 
 from anabranch.chat._web.conversations import Conversations

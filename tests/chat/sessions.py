@@ -1,7 +1,5 @@
 """Sessions for tests: a tree in memory, a model that decides by what it is asked."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Runs that one process of a chat accepts and any process over the same store works on."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager

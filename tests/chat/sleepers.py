@@ -1,7 +1,5 @@
 """Tools of a chat that sleep or ask with a time limit, and processes that work on them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence

@@ -1,7 +1,5 @@
 """A question of a recorded call is answered differently: the line that begins goes on like any call."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The calls room: what a browser is shown of recorded calls, and another answer to one of their questions."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """The client of a chat's server: its questions are answered by plugins, and its events followed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager

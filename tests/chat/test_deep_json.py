@@ -1,7 +1,5 @@
 """JSON in a line of the chat that is nested too deeply."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

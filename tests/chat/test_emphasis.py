@@ -1,7 +1,5 @@
 """Emphasis in languages without spaces around it, in the terminal."""
 
-from __future__ import annotations
-
 from tests.chat.emphasis import READ, in_terminal
 
 

@@ -1,7 +1,5 @@
 """The writer of logs: what is stored together, what is stored at once, and what waits its turn."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The memory room: what a browser is shown of memories, whose they are, and how they are forgotten."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """The files of the page as they are served: compressed, stored by browsers, small in all."""
 
-from __future__ import annotations
-
 import gzip
 import re
 

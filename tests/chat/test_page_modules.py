@@ -1,7 +1,5 @@
 """Modules of plugins that show questions in the page: named, served, and given only what is exposed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

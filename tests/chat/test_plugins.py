@@ -1,7 +1,5 @@
 """Plugins: a tool and the handlers of its questions, checked when built, asked in the application."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A reply that a page reads while it is written, and the deaths of its worker and its web process."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Who may reach the web application, and what it answers to what it cannot take."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """A full backlog refuses new work, and says when to come back: no answer, and nothing that has begun."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, cast

@@ -3,8 +3,6 @@
 What another process does between the steps is done while the first is held up there.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 from typing import Any

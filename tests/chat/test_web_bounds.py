@@ -1,7 +1,5 @@
 """What clients may send: numbers that JSON has, ids that addresses can have; a token where others reach it."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from typing import Any

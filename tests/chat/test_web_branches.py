@@ -1,7 +1,5 @@
 """A model that forks itself in a chat: its run is one, in whatever process, and its branches are shown."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing

@@ -5,8 +5,6 @@ late or never. The clock is the test's, and so is the order: what the other proc
 reads of the store.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from random import Random

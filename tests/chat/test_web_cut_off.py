@@ -1,7 +1,5 @@
 """Runs that are cut off, although their process lives: another has taken them over, or a store was away."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence

@@ -1,7 +1,5 @@
 """Until when a question can be answered: it is shown wherever it is asked, and an answer after it is gone."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from typing import Any

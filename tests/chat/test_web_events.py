@@ -1,7 +1,5 @@
 """Events of a thread: numbered, stored, and the same in every process and after a restart."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

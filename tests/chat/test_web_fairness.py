@@ -1,7 +1,5 @@
 """Fair shares of the workers: whose a conversation is says whose share its runs use."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Files in a user's message: the model sees them, the tree refers to them, and their owner alone reads them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from contextlib import AsyncExitStack

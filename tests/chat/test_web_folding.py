@@ -1,7 +1,5 @@
 """What people are shown of a folded branch: its description and conclusion, and that it waits for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from anabranch.agents import BranchSelf, Folding

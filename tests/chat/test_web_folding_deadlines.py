@@ -1,7 +1,5 @@
 """A folded branch that waits for the user ends at its deadline, and the conversation goes on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

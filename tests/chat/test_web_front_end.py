@@ -1,7 +1,5 @@
 """Tools and context of a front end: offered to the model, called, waited for, and answered over AG-UI."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any

@@ -6,8 +6,6 @@ the first wakes up, and finishes what it was about to do. Both times the convers
 without.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

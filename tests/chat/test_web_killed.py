@@ -1,7 +1,5 @@
 """``anabranch web`` in a process that is killed while a tool asks, or works: the next one goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sqlite3

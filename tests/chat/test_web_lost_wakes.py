@@ -1,7 +1,5 @@
 """Conversations over an engine that loses every wake and runs no job: the store has the work, and workers find it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager

@@ -1,7 +1,5 @@
 """Whose a conversation is: for everyone else it does not exist, whatever they send."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

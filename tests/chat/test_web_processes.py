@@ -1,7 +1,5 @@
 """Several processes over one store: one run at a time in a thread, stopped and repeated from anywhere."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 

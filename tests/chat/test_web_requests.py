@@ -1,7 +1,5 @@
 """How often a conversation asks its store: each request takes a thread, a connection, and time."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator

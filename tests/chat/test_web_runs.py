@@ -1,7 +1,5 @@
 """Runs over AG-UI: messages, questions, answers, what is left, what is answered after a restart."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

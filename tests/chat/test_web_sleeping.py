@@ -1,7 +1,5 @@
 """A tool of a chat that sleeps is a row: its run waits for a time, and any process goes on with it then."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 from functools import partial

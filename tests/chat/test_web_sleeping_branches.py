@@ -1,7 +1,5 @@
 """Branches that wait for a time: their run waits as long, or asks, and they go on by themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

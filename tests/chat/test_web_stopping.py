@@ -1,7 +1,5 @@
 """Streams of events end when their application stops."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

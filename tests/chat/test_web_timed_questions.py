@@ -1,7 +1,5 @@
 """A question with a time limit: its tool goes on at the time, in any process, unless it is answered before."""
 
-from __future__ import annotations
-
 import pytest
 
 from anabranch._durable import NewEvents

@@ -1,7 +1,5 @@
 """The tree of a thread as the page is sent it: tokens and costs of its nodes, and their labels."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

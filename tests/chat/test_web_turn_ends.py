@@ -1,7 +1,5 @@
 """Turns without a reply: their errors, and stops, are in the tree; a retry repeats nothing that was done."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

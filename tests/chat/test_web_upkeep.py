@@ -1,7 +1,5 @@
 """The periodic jobs of a chat, and the work that a process finds in the store."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

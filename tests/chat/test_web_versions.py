@@ -1,7 +1,5 @@
 """Runs of a chat with calls that other code has begun: each waits for a worker of that version."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What waits in the store: several questions, samples, turns that were cut off, calls that expired."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any

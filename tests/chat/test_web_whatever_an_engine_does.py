@@ -4,8 +4,6 @@ One application takes what persons do, and two work on it. What the store says c
 finds what no wake has reached.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

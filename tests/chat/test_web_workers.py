@@ -1,7 +1,5 @@
 """Runs are stored, and taken to their end by a worker, in whatever process; what a worker leaves, another takes."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any

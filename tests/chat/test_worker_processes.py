@@ -1,7 +1,5 @@
 """``anabranch web`` and ``anabranch worker`` in processes of their own, with DBOS between them."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A tool in two versions, and processes of a chat that run one version each."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

@@ -1,7 +1,5 @@
 """The web application on a port of this machine, and what the tests of it share."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

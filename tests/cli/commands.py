@@ -1,7 +1,5 @@
 """The reference of the command line, made of the commands' help (``make api`` writes docs/commands.md)."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

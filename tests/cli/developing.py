@@ -1,7 +1,5 @@
 """``anabranch dev`` in a process, and source files that change under it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Commands that run in this process."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any, NamedTuple

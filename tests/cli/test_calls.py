@@ -1,7 +1,5 @@
 """``anabranch calls``: recorded calls as JSON and as text, and their replay against a target."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

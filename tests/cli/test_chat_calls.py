@@ -1,7 +1,5 @@
 """``anabranch calls replay`` of a chat's calls: over the conversation that they had."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A process opens one database, and eight connections to it, whatever it stores there."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``anabranch dev``: tools that are loaded again when their source changes."""
 
-from __future__ import annotations
-
 import json
 from io import StringIO
 from pathlib import Path

@@ -1,7 +1,5 @@
 """FastMCP servers, and commands that start a server, as TARGETs of every command."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

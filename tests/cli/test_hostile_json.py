@@ -1,7 +1,5 @@
 """JSON that is nested too deeply, schemas that refer to themselves, results that miss their schema."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from pathlib import Path

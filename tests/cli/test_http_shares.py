@@ -1,7 +1,5 @@
 """What one caller of a server over HTTP cannot take: the connections of others, and of health checks."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,7 +1,5 @@
 """A server that stops ends the streams of its pages, and reports the requests that continue."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager

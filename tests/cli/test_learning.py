@@ -1,7 +1,5 @@
 """A process of a chat learns from queued branches if the process works on runs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 

@@ -1,7 +1,5 @@
 """``anabranch serve --memory --token``: each token is a caller with a memory of its own."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any

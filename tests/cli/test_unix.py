@@ -1,7 +1,5 @@
 """What a shell expects of a command: pipes, statuses, versions, logs, a clean stdout."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

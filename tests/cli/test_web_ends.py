@@ -1,7 +1,5 @@
 """``anabranch web --store memory:`` is stopped: what its calls have done is undone, for nothing else will do it."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

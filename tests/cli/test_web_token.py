@@ -1,7 +1,5 @@
 """The token of ``anabranch web``: one that was given is not shown; one that it makes is, at a terminal alone."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

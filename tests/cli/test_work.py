@@ -1,7 +1,5 @@
 """``anabranch work``: what is open is listed, called for once more, tried again, and stopped."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path

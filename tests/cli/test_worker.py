@@ -1,7 +1,5 @@
 """``anabranch worker`` and ``--engine``: what is refused before anything starts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ It runs in an environment of its own, which has no extra and not this project's 
 a file that a reader would miss fails here.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -13,8 +13,6 @@ A block with ``title="NAME"`` is that file: it is written into the page's folder
 No block is skipped: another language is an error.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import inspect

@@ -4,8 +4,6 @@ The pages are staged where they are in the repository, beside README.md and exam
 and the same link leads somewhere on the site, in a checkout and where the repository is shown.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ A terminal emulator reads what the command writes and holds the screen as a pers
 drawn is that screen. The text in the picture is text, and no font is fetched for it.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import shutil

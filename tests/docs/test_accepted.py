@@ -1,7 +1,5 @@
 """The page *What is accepted*: each row of its tables is run, or names the test that runs it."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import json

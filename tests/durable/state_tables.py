@@ -1,7 +1,5 @@
 """The tables of states on the page of the design."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The table of the states of a turn, and the records that its events make."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

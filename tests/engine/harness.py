@@ -5,8 +5,6 @@ running it: ``rounds`` throws the body away at every round and continues from th
 with ``hot`` it stays alive. Questions are texts; the answer to ``q`` is ``Q`` unless a test says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """Strategies for any JSON value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The event loops on which rounds are tested."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

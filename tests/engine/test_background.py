@@ -1,7 +1,5 @@
 """A question goes out whatever else the call is doing, and steps are never cut off."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """When the server begins to answer itself: not before what is asked at the same time is admitted."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any

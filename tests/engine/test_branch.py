@@ -1,7 +1,5 @@
 """Branches: limits that enclose, deadlines that last over rounds, and folding."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine

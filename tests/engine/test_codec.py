@@ -1,7 +1,5 @@
 """What crosses from round to round, and what is refused, by name."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 import enum

@@ -1,7 +1,5 @@
 """Several operations at once: all of them, or the first."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from typing import Any

@@ -7,8 +7,6 @@ undone when they are broken off (``test_effects.py``); those of rounds that were
 once.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from typing import Any

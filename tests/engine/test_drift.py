@@ -1,7 +1,5 @@
 """A replay that takes another way than the recorded run ends in a clean error, never wrongly."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import inspect

@@ -1,7 +1,5 @@
 """The two ways of driving a call, and what an edge may rely on."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

@@ -1,7 +1,5 @@
 """Effects happen once, are known before their value is seen, and are undone in reverse."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """Exits of an author's code as errors, and what a signal raises as it is."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import types

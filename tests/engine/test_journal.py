@@ -1,7 +1,5 @@
 """The journal's text: nothing is lost in it, and its length reveals nothing to a client."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

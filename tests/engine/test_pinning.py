@@ -1,7 +1,5 @@
 """Arguments are pinned by their content: other content, another pin; equal content, the same pin."""
 
-from __future__ import annotations
-
 import array
 import copy
 import datetime as dt

@@ -1,7 +1,5 @@
 """When a round ends and when it does not: one kind of wait at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import threading

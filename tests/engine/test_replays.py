@@ -1,7 +1,5 @@
 """A replay runs what is recorded and nothing else, and finds out where the body stops."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

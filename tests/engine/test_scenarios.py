@@ -4,8 +4,6 @@ Waits that the random programs of ``test_schedules.py`` do not have. Each runs o
 never idle: a server listens and an unrelated task ticks. The brackets are the questions of each round.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine

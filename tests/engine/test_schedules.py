@@ -5,8 +5,6 @@ end. What a task in the background is about to ask may then come a round later, 
 part of what the model says, and at least something.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """Sleeps: what the clock answers, when it is waited for, and when a call waits for it between rounds."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any

@@ -1,7 +1,5 @@
 """Names that do not depend on timing, and the places where nothing can be named."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator

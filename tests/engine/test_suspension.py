@@ -1,7 +1,5 @@
 """The end of a round: the body is cancelled, and must end."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine

@@ -1,7 +1,5 @@
 """Questions that a deployment has changed: only what was answered or done pins the code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 

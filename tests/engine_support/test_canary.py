@@ -1,7 +1,5 @@
 """A runtime on which a wait is misread is refused before the first call runs."""
 
-from __future__ import annotations
-
 import asyncio
 import platform
 import sys

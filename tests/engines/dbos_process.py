@@ -3,8 +3,6 @@
 DBOS is one per process, and what it takes in the moment in which it ends, it leaves behind.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from functools import partial

@@ -4,8 +4,6 @@
 is one for each process, so processes of the chat come one after the other here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncGenerator

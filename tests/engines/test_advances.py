@@ -1,7 +1,5 @@
 """Advances of a call: what comes while one is in progress is not taken from the queue once more."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Two applications, each with a store of its own, share the Postgres of their engines."""
 
-from __future__ import annotations
-
 from anabranch.engines import Backlog, DBOSEngine, Wake
 from tests.engines.worker_process import worker
 from tests.postgres import Server

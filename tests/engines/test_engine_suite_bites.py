@@ -1,7 +1,5 @@
 """The published suite finds engines that break a promise: each saboteur breaks one."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,7 +1,5 @@
 """Every engine does what the port promises."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The grants of the page on workers, on a Postgres: web processes and workers run, and others write nothing."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Wakes that sleep in this process cost no task and no timer each."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable

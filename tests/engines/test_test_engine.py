@@ -1,7 +1,5 @@
 """The engine for tests does what its seed says, and nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """DBOS without its database: one sentence, which says why, and no record of DBOS's own."""
 
-from __future__ import annotations
-
 import logging
 import socket
 

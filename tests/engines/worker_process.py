@@ -1,7 +1,5 @@
 """A DBOS worker in a process of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncGenerator

@@ -1,7 +1,5 @@
 """The chat inside an application of FastAPI: the conversations of its users, beside its own routes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ and suspended, it is restarted, the way to it is cut, and clocks are apart; with
 are made in a chat, by two web processes, and four workers take them.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

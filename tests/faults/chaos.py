@@ -4,8 +4,6 @@ Each disturbance lasts for longer than a lease and comes several times, each tim
 has happened. The ledger says which processes are out of reach, and when.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -4,8 +4,6 @@ It calls in two ways: rounds of ``tools/call``, and sagas. Every request has a c
 of its own, so that the next one reaches another worker.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal

@@ -4,8 +4,6 @@ A process that ends is replaced, and how it ended is noted. The proxy knows noth
 of what passes through it; when either side breaks off, so does the other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import os

@@ -3,8 +3,6 @@
 Some serve persons alone, and others take the runs, as ``anabranch web`` and ``anabranch worker`` do.
 """
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 from typing import cast

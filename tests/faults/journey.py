@@ -3,8 +3,6 @@
 The tool, its effects, and the server of one worker.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

@@ -4,8 +4,6 @@ The harness and all workers share one folder. A line is appended with one ``writ
 it is there whole or not at all, whatever dies; SIGKILL takes nothing from a file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ It repeats a request, byte for byte, until it has a reply, and comes back to the
 one that it has. So it sees whether each event is there once, in order, whatever has died.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing

@@ -5,8 +5,6 @@ the right result, one that was left expires, and none stays open. What must hold
 in ``verdict.py``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -1,7 +1,5 @@
 """Where calls are disturbed: on servers of MCP, or in a chat whose runs workers take."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

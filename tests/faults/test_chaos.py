@@ -4,8 +4,6 @@ The gate has one kind of it, a few calls; ``python -m tests.faults --chaos`` has
 a saboteur has everything in its ledger happen twice, and the verdict must see that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

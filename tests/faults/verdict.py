@@ -13,8 +13,6 @@ others: a crash between an effect and its record, a store that stays away for lo
 and a lease that was lost while the effect ran.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tests.faults.journey import SIDES, STEPS, has_undo

@@ -1,7 +1,5 @@
 """A store of branches that passes everything on to another, and whose methods a test overrides."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from anabranch.folding import BranchStore

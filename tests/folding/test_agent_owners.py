@@ -1,7 +1,5 @@
 """The branches of a conversation are its owner's: within the owner's share, and with nothing of others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

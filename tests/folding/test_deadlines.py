@@ -1,7 +1,5 @@
 """Deadlines hold in a process that is idle: whoever lets branches be opened closes them in time."""
 
-from __future__ import annotations
-
 import pytest
 
 from anabranch.agents import Agent, Folding

@@ -1,7 +1,5 @@
 """Branches that end early: the model hears it before, what was done is there, and is learned from."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

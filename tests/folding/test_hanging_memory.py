@@ -1,7 +1,5 @@
 """A memory that hangs holds no branch: whatever object it is, and however it takes a cancellation."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

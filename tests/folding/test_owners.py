@@ -1,7 +1,5 @@
 """No method of a caller's view reaches what is another's, whatever ids it is given."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Each refusal of a folding tool has its code, and changes nothing."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """For every schedule of creations, charges, returns, timeouts, crashes: what always holds."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """A caller's sessions have a share of the open branches together, so that others find room."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Branches whose ends and whose writes a test watches."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A browser, and its tabs, which must complain of nothing."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -1,7 +1,5 @@
 """Scenes of the page: tools, and a scripted model, that bring it into its states; used by tests and pictures."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 import zlib

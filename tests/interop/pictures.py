@@ -1,7 +1,5 @@
 """The pictures of README.md and docs/: the page in a browser, light and dark, wide and narrow (``make pictures``)."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

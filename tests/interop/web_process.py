@@ -1,7 +1,5 @@
 """``anabranch web`` as a process of a test, with a tool, a scripted model and a store of its own."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

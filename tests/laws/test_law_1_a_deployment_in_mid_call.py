@@ -6,8 +6,6 @@ to the old words are refused; no call ends in a difference, no effect happens tw
 a call agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 

@@ -5,8 +5,6 @@ them. What the store says counts, and periodic work wakes what is overdue: so ea
 what it comes to undisturbed, and one that its person leaves is undone as it is undisturbed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping

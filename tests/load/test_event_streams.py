@@ -1,7 +1,5 @@
 """Many readers of one conversation, and readers that stop reading: memory stays bounded."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import tracemalloc

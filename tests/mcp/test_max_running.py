@@ -1,7 +1,5 @@
 """A server that runs as many calls as it takes refuses a further one, and says when to come back."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

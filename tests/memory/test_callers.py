@@ -1,7 +1,5 @@
 """Whose memory it is: what one caller has left is read, injected, rated and listed for no other."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Names of people and places, and lessons, as an attacker would choose them: none stands for another."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

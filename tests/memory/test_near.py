@@ -1,7 +1,5 @@
 """Notes that are nearly the same: a fact that has changed, and one lesson in several wordings."""
 
-from __future__ import annotations
-
 import pytest
 
 from anabranch.memory import Draft, Memory, MemoryStore, ReasoningBank

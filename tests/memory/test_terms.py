@@ -1,7 +1,5 @@
 """What a search compares: the terms of notes and of questions, in every script, folded alike."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The first thing of a request, as a provider receives it and *What is accepted* names it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic_ai import messages as ai

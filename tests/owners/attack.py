@@ -5,8 +5,6 @@ what they wrote, or an id of theirs. The gate tries each operation and each of i
 the id that belongs there; the long run tries each form of an operation with ids of every kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import Any

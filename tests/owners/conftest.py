@@ -1,7 +1,5 @@
 """Two people in one chat application, who have used all of it, for the tests of a file."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from pathlib import Path
 

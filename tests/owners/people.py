@@ -4,8 +4,6 @@ A *surface* is a set of operations: the routes of an application, the tools of a
 the command line. What an operation is given is JSON; its texts are its parameters.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

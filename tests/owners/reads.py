@@ -3,8 +3,6 @@
 Starlette's route table has the parameters of a path alone; the others are noted as the routes read them.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Every row of a store: what a person has there, before and after others have been at work."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections import Counter

@@ -1,7 +1,5 @@
 """``anabranch chat`` as a surface: its commands, as the table of them lists them, in one conversation each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any

@@ -1,7 +1,5 @@
 """Two people in one chat application: no tool of its agent shows one what is the other's."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A terminal beside an application with users: its chat is a person's own, other commands are the operator's."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from functools import partial

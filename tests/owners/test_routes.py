@@ -1,7 +1,5 @@
 """Two people in one chat application: nothing of one reaches the other, by no route and no id."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

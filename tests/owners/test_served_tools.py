@@ -1,7 +1,5 @@
 """Two callers of one ``anabranch serve``: no tool shows one what is the other's, or goes on with it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

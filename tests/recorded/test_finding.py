@@ -1,7 +1,5 @@
 """A call is found by its name, or by as much of it as no other call has."""
 
-from __future__ import annotations
-
 import pytest
 
 from anabranch._recorded import NoSuchCallError, find_call

@@ -1,7 +1,5 @@
 """A recorded call is read as it happened: rounds, steps, branches, questions, undos, and its state."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

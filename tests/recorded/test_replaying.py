@@ -1,7 +1,5 @@
 """A recorded call is run against other code, and nothing happens but that it says where it differs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A tool that does a bit of everything, and its calls in a store, as far as a test wants them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

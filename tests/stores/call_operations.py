@@ -1,7 +1,5 @@
 """Operations on a store of calls, drawn at random: every method of the port, with every argument."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 

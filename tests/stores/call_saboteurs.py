@@ -1,7 +1,5 @@
 """Stores of calls that break one promise each: a good store, with one thing wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Stores of every kind: SQLite, Postgres and in memory."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

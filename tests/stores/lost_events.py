@@ -1,7 +1,5 @@
 """The loss of a run's last events, as a crash of the machine or of the database leaves it."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from anabranch.stores._database import Database

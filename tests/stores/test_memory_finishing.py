@@ -1,7 +1,5 @@
 """Workers that end at the same time, of whom each votes on what the other replaces."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import anyio

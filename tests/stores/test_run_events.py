@@ -1,7 +1,5 @@
 """What a store of run events does beyond its port: bounds, connections, and who is woken by what."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Stores over connections whose requests a test sees before they are made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from anabranch.stores import CallStore

@@ -5,8 +5,6 @@ A check is given a function that opens an empty store, and closes what it has op
 ``AssertionError`` with the broken promise. It reads no clock: times are constants.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

@@ -3,8 +3,6 @@
 It is not a store itself: its methods are not coroutines, and it does one thing at a time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace

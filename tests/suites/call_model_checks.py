@@ -1,7 +1,5 @@
 """Checks of stores of calls against the plain model: in every state of a call, and by programs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Programs of operations on a store of calls, one for each promise; the plain model says what each returns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sample calls in each state, and the types of checks of a store of calls."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeAlias

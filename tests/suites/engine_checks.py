@@ -4,8 +4,6 @@ A check opens an engine that has nothing to do, raises ``AssertionError`` with t
 and waits for what must happen; how long that takes is the engine's affair.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias

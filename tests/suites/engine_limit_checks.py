@@ -1,7 +1,5 @@
 """Checks of engines: what each worker takes, in which order, and how many at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from tests.suites.engine_samples import OpenEngine, Worker, a_wake, working

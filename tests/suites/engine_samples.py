@@ -1,7 +1,5 @@
 """Samples for the checks of engines: wakes, workers that record, and waiting for what must happen."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping

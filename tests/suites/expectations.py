@@ -1,7 +1,5 @@
 """Expectations of the checks of all stores: they open a store, and report which promise is broken."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar

@@ -4,8 +4,6 @@ A store is linearizable if some order of the operations, one after the other, ex
 the order must agree with time.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

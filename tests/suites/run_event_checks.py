@@ -4,8 +4,6 @@ As with calls, a check opens an empty store, raises ``AssertionError`` with the 
 reads no clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace

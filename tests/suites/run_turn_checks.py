@@ -1,7 +1,5 @@
 """Checks of stores of run events: the unfinished turns of runs, and the leases on them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

@@ -5,8 +5,6 @@ These checks open the same store more than once, also in processes that they sta
 ``functools.partial(anabranch.stores.open_store, url)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

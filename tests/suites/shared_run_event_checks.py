@@ -3,8 +3,6 @@
 As with calls, ``open_store`` must open the same data every time and be picklable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 It is not a store itself: its methods are not coroutines, and it does one thing at a time.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

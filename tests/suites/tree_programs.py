@@ -1,7 +1,5 @@
 """Checks of stores of conversations: programs of operations, one for each promise, against the plain model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

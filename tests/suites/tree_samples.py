@@ -1,7 +1,5 @@
 """Sample threads and nodes, and the types of checks of a store of conversations."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias

@@ -5,8 +5,6 @@ given a function that opens an empty store, and closes what it has opened. It ra
 ``AssertionError`` with the broken promise. It reads no clock: times are constants.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import anyio

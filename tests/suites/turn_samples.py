@@ -1,7 +1,5 @@
 """Unfinished turns of runs, in any state."""
 
-from __future__ import annotations
-
 from anabranch._durable import RunEvents, TurnRecord, TurnState
 from tests.suites.expectations import yes
 

@@ -1,7 +1,5 @@
 """AG-UI's own client, two releases of it, leads conversations with the web application."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

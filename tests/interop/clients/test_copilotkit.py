@@ -1,7 +1,5 @@
 """CopilotKit's runtime leads a conversation with the web application through a question."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

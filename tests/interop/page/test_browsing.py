@@ -1,7 +1,5 @@
 """What counts as a fault of a page in these tests, and what does not."""
 
-from __future__ import annotations
-
 from playwright.async_api import Browser, Route
 
 from tests.interop.browsing import Tab, tab

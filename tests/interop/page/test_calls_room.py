@@ -1,7 +1,5 @@
 """The calls room in a browser: a call of an MCP server over the same store, and another answer to it."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """``anabranch dev`` in a browser: a tool is called by a form, answered, edited, and called again."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

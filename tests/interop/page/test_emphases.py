@@ -1,7 +1,5 @@
 """Emphasis in languages without spaces around it, in the page as in the terminal."""
 
-from __future__ import annotations
-
 import json
 from importlib.resources import as_file, files
 from pathlib import Path

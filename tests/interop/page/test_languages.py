@@ -1,7 +1,5 @@
 """Input methods, and texts from right to left."""
 
-from __future__ import annotations
-
 from playwright.async_api import Browser, CDPSession, Locator, Page, expect
 from pydantic import BaseModel, Field
 

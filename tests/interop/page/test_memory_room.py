@@ -1,7 +1,5 @@
 """The memory room in a browser: memories are searched, shown and forgotten by keyboard; audited."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """The page in a browser: a conversation, its questions, a reload, a restart, two tabs, 10,000 messages."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

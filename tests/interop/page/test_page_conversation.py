@@ -1,7 +1,5 @@
 """The page's state without a browser: errors, results of tools, and lists in forms."""
 
-from __future__ import annotations
-
 import json
 from importlib.resources import as_file, files
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files in the page: attached by the button, by pasting and by dropping; shown before and after a reload."""
 
-from __future__ import annotations
-
 import base64
 
 from playwright.async_api import Browser, FilePayload, Page, expect

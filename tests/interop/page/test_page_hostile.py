@@ -1,7 +1,5 @@
 """Hostile texts in the page: the conversation stays usable, and a question can be answered."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.async_api import Browser, expect
 from pydantic import BaseModel

@@ -1,7 +1,5 @@
 """What a person sees: errors and stops with Retry, answers, questions in sight, branches that wait for them."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import re

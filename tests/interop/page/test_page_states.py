@@ -1,7 +1,5 @@
 """The states of the page: branches, running tools, forms, drafts, labels, modules; by keyboard; audited."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import AsyncGenerator

@@ -1,7 +1,5 @@
 """The one scene that the gate leads in a browser, with the real command: a card is picked."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """nginx and Caddy as processes of the tests, with the configurations of docs/reverse-proxy.md."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

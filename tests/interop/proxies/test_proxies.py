@@ -1,7 +1,5 @@
 """The configurations for nginx and Caddy in docs/reverse-proxy.md, before the real commands."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Generator
 from pathlib import Path

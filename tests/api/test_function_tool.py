@@ -190,6 +190,15 @@ def test_a_typed_dict_of_typing_is_read_or_the_one_to_import_is_named() -> None:
             tool(takes_a_typed_dict)
 
 
+def test_a_tool_resolves_postponed_annotations() -> None:
+    source = "from __future__ import annotations\nasync def book(ctx, seat: Seat) -> Seat: ..."
+    made: dict[str, Any] = {"Seat": Seat}
+    exec(source, made)  # noqa: S102
+    book = tool(made["book"])
+    assert book.validate({"seat": {"row": 1}}) == {"seat": Seat(row=1)}
+    assert book.returns is Seat
+
+
 def test_an_annotation_that_is_not_known_at_run_time_is_named() -> None:
     """Chosen: schemas are built of annotations when the tool is defined."""
     made: dict[str, Any] = {}

@@ -151,10 +151,6 @@ FOUND = {
             "",
             "try:\n    await ask(ctx)\nexcept BaseException:\n    if x:\n        return 1\n    raise",
         ),
-        (
-            "from contextlib import suppress",
-            "with suppress(BaseException):\n    await ctx.elicit(Name, 'x')",
-        ),
         ("", "try:\n    await ask(ctx)\nfinally:\n    return 1"),
     ],
     "work-during-ask": [
@@ -373,8 +369,6 @@ NOTHING = [
         "",
         "try:\n    await ask(ctx)\nexcept:\n    if x:\n        raise\n    else:\n        raise",
     ),
-    ("from contextlib import suppress", "with suppress(ValueError):\n    await ask(ctx)"),
-    ("from contextlib import suppress", "with suppress(BaseException):\n    compute()"),
     ("", "try:\n    await ask(ctx)\nfinally:\n    await web.aclose()"),
     ("", "try:\n    await ask(ctx)\nfinally:\n    await ctx.step(compute)"),
     ("", "try:\n    compute()\nfinally:\n    await ctx.elicit(Name, 'x')"),

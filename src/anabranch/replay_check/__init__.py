@@ -4,13 +4,14 @@ The body of a tool is cancelled at each question and run again over its journal.
 reads the source for code that would differ in the second run. ``check_replay`` runs the tool, each
 round twice, and reports the differences.
 
-    _rules.py, _call_rules.py       the rules, and the calls that they concern
-    _sources.py, _scopes.py         modules, and the names that they bind
-    _values.py                      the value of an expression
-    _asks.py, _suspension.py        questions, background work during one, and the code around them
-    _misuse.py                      wrong uses of a context, and mutations
-    _body.py, _static_check.py      one function, and all functions of a tool
-    _rehearsal.py, _compare.py      a tool run twice, and the differences
+    _rules.py, _call_rules.py         the rules, and the calls that they concern
+    _sources.py, _scopes.py           modules, and the names that they bind
+    _values.py                        the value of an expression
+    _asks.py                          questions, and the state of a check
+    _suspension.py, _background.py    the code around questions, and work during a question
+    _misuse.py                        wrong uses of a context, and mutations
+    _static_check.py                  the functions of a tool
+    _rehearsal.py, _compare.py        a tool run twice, and the differences
 """
 
 from anabranch.replay_check._rehearsal import check_replay, rehearse

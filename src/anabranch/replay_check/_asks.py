@@ -1,32 +1,24 @@
-"""Finds code that asks a question, and background work while a question is open.
+"""Finds the calls that ask a question, and holds the state of a running check.
 
-A question is asked by a method of a context, or by a function that asks. ``Beside`` has the rule about
-tasks and clients that run meanwhile. ``Part`` is the base of the checks.
-
-The search follows contexts from call to call. A call that passes its context to a function without
-known source counts as asking.
+A question is asked by a method of a context, or by a function that asks. The search follows contexts
+from call to call. A call that passes its context to a function without known source counts as asking.
 """
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Iterable, Iterator
 
+from anabranch.replay_check._rules import RULES, Finding
 from anabranch.replay_check._scopes import (
-    FUNCTIONS,
     Class,
     Context,
     ContextMethod,
-    External,
     Function,
-    Instance,
     Scope,
-    Value,
     parameters_of,
 )
+from anabranch.replay_check._sources import Library
 from anabranch.replay_check._values import Values
 
 ASKS = frozenset({"sample", "elicit", "elicit_url", "converse", "sleep", "sleep_until"})
@@ -45,11 +37,16 @@ def own_nodes(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
         yield from own_nodes(child, inner)
 
 
-def name_of(node: ast.expr) -> str:
-    """Return the source of an expression, in one line of limited length."""
+def name_of(node: ast.AST) -> str:
+    """Return the source of ``node``, in one line of limited length."""
     text = " ".join(ast.unparse(node).split())
     longest = 60
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def given_in(call: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a call, positional and named."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 class Asks:
@@ -79,9 +76,7 @@ class Asks:
 
     def follow_contexts(self, function: Function, call: ast.Call, scope: Scope) -> None:
         """Record the parameters of ``function`` that receive a context from ``call``."""
-        names = [arg.arg for arg in parameters_of(function.node)]
-        by_position = names[1:] if function.owner is not None else names
-        given = [*zip(by_position, call.args, strict=False)]
+        given = [*zip(_parameters(function), call.args, strict=False)]
         given += [(keyword.arg or "", keyword.value) for keyword in call.keywords]
         for name, value in given:
             if isinstance(self._values.of(value, scope), Context):
@@ -89,9 +84,7 @@ class Asks:
 
     def first_parameter_is_context(self, function: Function) -> None:
         """Record that ``function`` is called as ``fn(branch_ctx, *args)``."""
-        names = [arg.arg for arg in parameters_of(function.node)]
-        place = 1 if function.owner is not None else 0
-        self._values.contexts.update((function.scope, name) for name in names[place : place + 1])
+        self._values.contexts.update((function.scope, name) for name in _parameters(function)[:1])
 
     def _asks(self, call: ast.Call, scope: Scope, *, unnamed: bool) -> bool:
         value = self._values.of(call.func, scope)
@@ -105,8 +98,9 @@ class Asks:
                 self.follow_contexts(value, call, scope)
                 return self._function_asks(value, unnamed=unnamed)
             case _:
-                given = [*call.args, *(keyword.value for keyword in call.keywords)]
-                return any(isinstance(self._values.of(each, scope), Context) for each in given)
+                return any(
+                    isinstance(self._values.of(each, scope), Context) for each in given_in(call)
+                )
 
     def _branch_asks(self, call: ast.Call, scope: Scope, *, unnamed: bool) -> bool:
         for keyword in call.keywords:
@@ -124,35 +118,66 @@ class Asks:
         self._in_progress.add(function.node)
         if function.owner is not None:
             self._values.owners[function.scope] = function.owner
-        body = function.node.body
-        nodes: Iterable[ast.AST] = [body] if isinstance(body, ast.expr) else body
         try:
-            return self.first(nodes, function.scope, unnamed=unnamed) is not None
+            return self.first(function.scope.body, function.scope, unnamed=unnamed) is not None
         finally:
             self._in_progress.discard(function.node)
 
 
-class Check(Protocol):
-    """The interface that a running check offers to its parts, such as :class:`Beside`."""
+def _parameters(function: Function) -> list[str]:
+    """Return the names of the parameters that a caller gives, without ``self`` of a method."""
+    names = [arg.arg for arg in parameters_of(function.node)]
+    return names[1:] if function.owner is not None else names
 
-    values: Values
-    asks: Asks
 
-    def emit(self, rule: str, found: str, node: ast.stmt | ast.expr, scope: Scope) -> None:
-        """Report a finding, unless its line is marked as safe."""
-        ...
+class Check:
+    """A running check of a tool.
+
+    Args:
+        library: the modules that the check reads.
+        root: the function that every round runs; its owner is the tool's class.
+
+    Attributes:
+        findings: the findings so far, each once.
+        pending: the functions to read next.
+    """
+
+    def __init__(self, library: Library, root: Function) -> None:
+        self.findings: dict[Finding, None] = {}
+        self.pending: list[Function] = []
+        self.values: Values = Values(library)
+        self.asks: Asks = Asks(self.values)
+        self._root = root
+        self._done: set[tuple[Scope, Class | None, int]] = set()
+
+    def emit(
+        self, rule: str, node: ast.stmt | ast.expr, scope: Scope, found: str | None = None
+    ) -> None:
+        """Report ``node``, unless its line is marked as safe; ``found`` names the code."""
+        if not scope.module.is_safe(node):
+            reason, fix = RULES[rule]
+            name = found or f"`{name_of(node)}`"
+            place = scope.module.path, node.lineno, node.col_offset + 1
+            self.findings[Finding(rule, *place, reason.format(name), fix)] = None
 
     def follow(self, function: Function) -> None:
-        """Check a function that the body runs."""
-        ...
+        """Queue a function for the check, again if more of its parameters prove to be contexts."""
+        if function.scope.module.is_safe_function(function.node):
+            return
+        contexts = sum(scope is function.scope for scope, _ in self.values.contexts)
+        state = (function.scope, function.owner, contexts)
+        if state not in self._done:
+            self._done.add(state)
+            if function.owner is not None:
+                self.values.owners[function.scope] = function.owner
+            self.pending.append(function)
 
     def is_shared(self, scope: Scope) -> bool:
         """Return whether the names that a scope binds outlive one run of the body."""
-        ...
+        return scope.parent is None or scope.encloses(self._root.scope)
 
     def is_tool(self, cls: Class) -> bool:
-        """Return whether a class is the tool's class."""
-        ...
+        return cls == self._root.owner
 
 
 class Part:
@@ -163,128 +188,3 @@ class Part:
         self._values = check.values
         self._asks = check.asks
         self._emit = check.emit
-
-    def _name(self, node: ast.expr, scope: Scope) -> str:
-        """Return the dotted name of a value from outside of the tool's modules, or ""."""
-        value = self._values.of(node, scope)
-        return value.name if isinstance(value, External) else ""
-
-
-RULE = "work-during-ask"
-STARTS = re.compile(
-    r"asyncio\.(create_task|ensure_future|TaskGroup\(\)\.create_task"
-    r"|(get_running_loop|get_event_loop)\(\)\.create_task)"
-)
-STARTS_SOON = re.compile(r"anyio\.create_task_group\(\)\.start(_soon)?")
-"""Functions that take a function and its arguments, in place of a coroutine."""
-CLIENTS = re.compile(
-    r"((mcp|fastmcp)(\.\w+)*\.Client"
-    r"|mcp\.([\w.]+\.)?(ClientSession|ClientSessionGroup|stdio_client|sse_client|streamable_http_client)"
-    r"|anabranch\.agents\.RemoteTools)\(\)(\.__aenter__\(\))?"
-)
-"""Clients that run tasks while they are open."""
-_WITH = (ast.With, ast.AsyncWith)
-ENTERS = frozenset({"enter_async_context", "enter_context"})
-
-
-class Beside(Part):
-    """Checks the work that a function starts next to its questions."""
-
-    def check_call(self, call: ast.Call, scope: Scope) -> None:
-        """Report background work in a function that asks: a task without steps, or a client."""
-        started = self._started(call, scope)
-        if started is not None and not self._is_durable(started, scope) and self._asks_in(scope):
-            self._emit(RULE, f"`{name_of(call)}`", call, scope)
-        match call.func:
-            case ast.Attribute(attr="__aenter__", value=entered):
-                asks = self._asks_in
-            case ast.Attribute(attr=name, value=stack) if name in ENTERS and call.args:
-                entered, asks = call.args[0], partial(self._asks_in_block_of, stack, call)
-            case _:
-                return
-        if self._opens_client(entered, scope) and asks(scope):
-            self._emit(RULE, f"`{name_of(entered)}`", entered, scope)
-
-    def check_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
-        """Report a client whose tasks run while a question in its ``with`` block is open."""
-        for item in node.items:
-            entered = item.context_expr
-            if self._asks.first(node.body, scope) is None:
-                return
-            if self._opens_client(entered, scope):
-                self._emit(RULE, f"`{name_of(entered)}`", entered, scope)
-
-    def _opens_client(self, entered: ast.expr, scope: Scope, seen: tuple[Value, ...] = ()) -> bool:
-        """Return whether ``entered`` opens a client, directly or through a helper."""
-        value = self._values.of(entered, scope)
-        if isinstance(value, External) and CLIENTS.fullmatch(value.name):
-            return True
-        made = self._values.of(entered.func, scope) if isinstance(entered, ast.Call) else None
-        helpers = [each for each in (self._entering(value), made) if isinstance(each, Function)]
-        return any(
-            self._opens_client(call, helper.scope, (*seen, helper))
-            for helper in helpers
-            if helper not in seen
-            for call in _calls_in(helper)
-        )
-
-    def _entering(self, value: Value) -> Value:
-        """Return the ``__aenter__`` of an instance of the tool's own classes, or ``None``."""
-        is_own = isinstance(value, Instance)
-        return self._values.attribute(value, "__aenter__") if is_own else None
-
-    def _started(self, call: ast.Call, scope: Scope) -> ast.expr | None:
-        """Return the coroutine that ``call`` starts in a task, or ``None``."""
-        name = self._name(call.func, scope)
-        if call.args and STARTS.fullmatch(name):
-            return call.args[0]
-        if call.args and STARTS_SOON.fullmatch(name):
-            return ast.Call(func=call.args[0], args=call.args[1:], keywords=[])
-        return None
-
-    def _is_durable(self, started: ast.expr, scope: Scope) -> bool:
-        """Return whether a task asks, or gets the context and may do its work in steps."""
-        if self._asks.directly(started, scope) or self._asks.first([started], scope) is not None:
-            return True
-        given = started.args if isinstance(started, ast.Call) else []
-        return any(isinstance(self._values.of(each, scope), Context) for each in given)
-
-    def _asks_in(self, scope: Scope) -> bool:
-        """Return whether the function of ``scope`` asks."""
-        node = scope.node
-        if not isinstance(node, FUNCTIONS):
-            return False
-        body = [node.body] if isinstance(node.body, ast.expr) else node.body
-        return self._asks.first(body, scope) is not None
-
-    def _asks_in_block_of(self, stack: ast.expr, call: ast.Call, scope: Scope) -> bool:
-        """Return whether the function asks while ``stack`` is open, on which ``call`` enters a client."""
-        for block in ast.walk(scope.node):
-            if isinstance(block, _WITH) and call in ast.walk(block):
-                names = (each.optional_vars for each in block.items if each.optional_vars)
-                if any(ast.unparse(name) == ast.unparse(stack) for name in names):
-                    return self._asks.first(block.body, scope) is not None
-        return self._asks_in(scope)
-
-
-def _calls_in(function: Function) -> Iterator[ast.Call]:
-    """Yield the calls in a helper, without contexts that end before it yields or returns."""
-    body = function.node.body
-    nodes = _nodes([body] if isinstance(body, ast.expr) else body, function.scope)
-    left = {
-        item.context_expr
-        for block in nodes
-        if isinstance(block, _WITH)
-        and not any(
-            isinstance(each, (ast.Yield, ast.YieldFrom))
-            for each in _nodes(block.body, function.scope)
-        )
-        for item in block.items
-    }
-    for node in nodes:
-        if isinstance(node, ast.Call) and node not in left:
-            yield node
-
-
-def _nodes(body: Sequence[ast.AST], scope: Scope) -> list[ast.AST]:
-    return [inner for node in body for inner, _ in own_nodes(node, scope)]

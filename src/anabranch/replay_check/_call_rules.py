@@ -117,12 +117,18 @@ VERBS: list[tuple[str, frozenset[str], frozenset[str]]] = [
     ),
 ]  # fmt: skip
 
-UNSEEDED = _words("random.Random numpy.random.default_rng numpy.random.RandomState")
-"""Functions that are random only without a seed."""
+UNDETERMINED: dict[str, tuple[str, int]] = {
+    "random.Random": ("randomness", 1),
+    "numpy.random.default_rng": ("randomness", 1),
+    "numpy.random.RandomState": ("randomness", 1),
+    "time.localtime": ("clock", 1),
+    "time.gmtime": ("clock", 1),
+    "time.ctime": ("clock", 1),
+    "time.strftime": ("clock", 2),
+}
+"""The rule against a call with fewer arguments: a seed or a time determines the value."""
 CHANCE = re.compile(r"(random\.[a-z]\w*|random\.SystemRandom\.\w+|numpy\.random\.\w+)$")
 CLOUD = re.compile(r"boto3\.(client|resource)\.\w+$")
-OF_NOW = _words("time.localtime time.gmtime time.ctime")
-"""Functions that return the current time only without a time."""
 PURE = _words("""
     random.seed random.getstate random.setstate numpy.random.seed numpy.random.Generator
     numpy.random.SeedSequence numpy.random.PCG64
@@ -145,8 +151,10 @@ def rule_of(name: str, call: ast.Call | None = None) -> str | None:
     ``call`` is the call, if the name is called here: its arguments may decide.
     """
     name = name.replace("()", "")
-    if name in UNSEEDED or name in OF_NOW or name == "time.strftime":
-        return _rule_by_arguments(name, call)
+    if name in UNDETERMINED:
+        rule, needed = UNDETERMINED[name]
+        is_short = call is not None and len(call.args) + len(call.keywords) < needed
+        return rule if is_short else None
     for rule, names in EXACT.items():
         if name in names:
             return rule
@@ -155,14 +163,6 @@ def rule_of(name: str, call: ast.Call | None = None) -> str | None:
     if CLOUD.match(name):
         return "network"
     return next((rule for rule, *table in VERBS if _is_verb(name, *table)), None)
-
-
-def _rule_by_arguments(name: str, call: ast.Call | None) -> str | None:
-    """Return the rule against a call without the seed or the time that would determine it."""
-    rule = "randomness" if name in UNSEEDED else "clock"
-    needed = 2 if name == "time.strftime" else 1
-    given = len(call.args) + len(call.keywords) if call is not None else needed
-    return rule if given < needed else None
 
 
 def _is_verb(name: str, packages: frozenset[str], verbs: frozenset[str]) -> bool:

@@ -76,22 +76,14 @@ def differences(
 
     ``interrupted`` is a step that the replay would have run again.
     """
-    place = place_of(tool)
-    return [each.at(place) for each in _differences(tool, first, second, interrupted)]
-
-
-def _differences(
-    tool: Tool[Any], first: Run, second: Run, interrupted: str | None
-) -> Iterator[_Difference]:
     if interrupted is not None:
-        yield _Difference("interrupted-step", _quoted(interrupted), interrupted)
+        found = [_Difference("interrupted-step", _quoted(interrupted), interrupted)]
     elif isinstance(second.error, NonDeterminismError):
-        yield _refused(second.error)
+        found = [_refused(second.error)]
     else:
-        yield from _recorded(first, second)
-        yield from _asked(first.asks, second.asks)
-        yield from _noticed(first, second)
-        yield from _ended(tool, first, second)
+        found = [*_recorded(first, second), *_asked(first.asks, second.asks)]
+        found += [*_noticed(first, second), *_ended(tool, first, second)]
+    return [each.at(place_of(tool)) for each in found]
 
 
 def _refused(error: NonDeterminismError) -> _Difference:
@@ -114,28 +106,21 @@ def _asked(first: dict[str, Ask], second: dict[str, Ask]) -> Iterator[_Differenc
     for step in [*first, *(step for step in second if step not in first)]:
         one, other = first.get(step), second.get(step)
         if one is None or other is None:
-            sides = (NOTHING if ask is None else _shown(_request(ask)) for ask in (one, other))
-            yield _Difference("different-asks", _quoted(step), step, *sides)
-        elif (one.kind, one.fingerprint, _request(one)) != (
-            other.kind,
-            other.fingerprint,
-            _request(other),
-        ):
-            yield _Difference("different-ask", _quoted(step), step, *_apart(one, other))
+            asked = [NOTHING if ask is None else _shown(_request(ask)) for ask in (one, other)]
+            yield _Difference("different-asks", _quoted(step), step, *asked)
+        elif (sides := _apart(one, other))[0] != sides[1]:
+            yield _Difference("different-ask", _quoted(step), step, *sides)
 
 
-def _apart(one: Ask, other: Ask) -> tuple[str, str]:
-    """Return the differing fields of two requests as two texts, one for each request."""
+def _apart(one: Ask, other: Ask) -> tuple[str, ...]:
+    """Return the differing fields of two requests as two texts; equal texts if there are none."""
     if one.kind != other.kind:
         return one.kind, other.kind
     left, right = _request(one), _request(other)
     names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
     if not names:  # the fingerprint covers more than the request
         return one.fingerprint, other.fingerprint
-    return (
-        _shown({name: left.get(name) for name in names}),
-        _shown({name: right.get(name) for name in names}),
-    )
+    return tuple(_shown({name: side.get(name) for name in names}) for side in (left, right))
 
 
 def _request(ask: Ask) -> dict[str, JsonValue]:

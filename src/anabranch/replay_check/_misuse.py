@@ -49,20 +49,21 @@ class Misuse(Part):
         elif isinstance(test, ast.UnaryOp):
             self.check_condition(test.operand, scope)
         else:
-            self._check_awaited(self._origin(test, scope), test, scope)
+            self._check_awaited(self._values.origin(test, scope), test, scope)
 
     def check_attribute(self, node: ast.Attribute, scope: Scope) -> None:
         """Check the attributes that are read from a context, an operation, or an answer."""
+        origin = self._values.origin(node.value, scope)
         if isinstance(node.ctx, ast.Load):
             method = self._values.of(node, scope)
-            if isinstance(method, ContextMethod) and not _has(method.name):
+            if isinstance(method, ContextMethod):
                 self._check_name(method.name, node, scope)
             elif node.attr not in OF_COROUTINES:
-                self._check_awaited(self._origin(node.value, scope), node, scope)
-        if node.attr == "data":
-            origin = self._origin(node.value, scope)
-            if isinstance(origin, ast.Await) and self._operation(origin.value, scope) == "elicit":
-                self._foreign(node, f"{name_of(node.value)}.content", scope)
+                self._check_awaited(origin, node, scope)
+        if node.attr != "data" or not isinstance(origin, ast.Await):
+            return
+        if self._operation(origin.value, scope) == "elicit":
+            self._foreign(node, f"{name_of(node.value)}.content", scope)
 
     def check_call(self, node: ast.Call, scope: Scope) -> None:
         """Check the order of the arguments of ``ctx.elicit``."""
@@ -74,36 +75,26 @@ class Misuse(Part):
             builtin = isinstance(model, External) and model.name.startswith("builtins.str()")
             swapped |= isinstance(model, Class | External) and not builtin
         if swapped:
-            self._emit("swapped-arguments", f"`{name_of(node)}`", node, scope)
+            self._emit("swapped-arguments", node, scope)
 
     def _check_awaited(self, made: ast.expr, used: ast.expr, scope: Scope) -> None:
         """Report ``used`` if it uses an operation, ``made``, in place of the operation's value."""
         if self._operation(made, scope) in AWAITED:
-            self._emit("not-awaited", f"`{name_of(made)}`", used, scope)
+            self._emit("not-awaited", used, scope, f"`{name_of(made)}`")
 
     def _check_name(self, name: str, node: ast.Attribute, scope: Scope) -> None:
         if name in FOREIGN:
             self._foreign(node, FOREIGN[name], scope)
-        else:
-            self._emit("unknown-operation", f"`{name_of(node)}`", node, scope)
+        elif name not in FIELDS and not hasattr(BranchContext, name):
+            self._emit("unknown-operation", node, scope)
 
     def _foreign(self, node: ast.expr, here: str, scope: Scope) -> None:
-        self._emit("foreign-spelling", f"`{name_of(node)}` is spelled `{here}`", node, scope)
-
-    def _origin(self, node: ast.expr, scope: Scope) -> ast.expr:
-        """Return the expression that a name is bound to, if there is only one, else ``node``."""
-        bound = self._values.assigned(node.id, scope) if isinstance(node, ast.Name) else None
-        return node if bound is None else bound
+        self._emit("foreign-spelling", node, scope, f"`{name_of(node)}` is spelled `{here}`")
 
     def _operation(self, node: ast.expr, scope: Scope) -> str:
         """Return the name of the context's method that ``node`` calls, or ""."""
         method = self._values.of(node.func, scope) if isinstance(node, ast.Call) else None
         return method.name if isinstance(method, ContextMethod) else ""
-
-
-def _has(name: str) -> bool:
-    """Return whether a context has an attribute of this name."""
-    return name in FIELDS or hasattr(BranchContext, name)
 
 
 CONTAINERS = frozenset({
@@ -136,11 +127,12 @@ class Mutations(Part):
 
     def check_call(self, node: ast.Call, scope: Scope) -> None:
         """Check a call of a method that changes a container."""
-        function = node.func
-        if isinstance(function, ast.Attribute) and function.attr in MUTATORS:
-            value = self._check.values.of(function.value, scope)
-            if isinstance(value, External) and value.name in CONTAINERS:
-                self._check_change(function.value, node, scope, whole=False)
+        match node.func:
+            case ast.Attribute(changed, name) if name in MUTATORS:
+                if self._values.external(changed, scope) in CONTAINERS:
+                    self._check_change(changed, node, scope, whole=False)
+            case _:
+                pass
 
     def _check_change(
         self, target: ast.expr, node: ast.stmt | ast.expr, scope: Scope, *, whole: bool
@@ -151,15 +143,11 @@ class Mutations(Part):
             root = root.value
         if not isinstance(root, ast.Name):
             return
-        bound_here = whole and root is target and root.id not in scope.outside
-        if bound_here:
-            return
-        value = self._check.values.of(root, scope)
+        if whole and root is target and root.id not in scope.outside:
+            return  # binds a local name
+        value = self._values.of(root, scope)
+        where, bindings = scope.find(root.id) or (scope, ())
         if isinstance(value, Instance) and self._check.is_tool(value.cls) and root is not target:
-            self._check.emit("self-mutation", f"`{name_of(target)}`", node, scope)
-            return
-        found = scope.find(root.id)
-        if found is None or not self._check.is_shared(found[0]):
-            return
-        if any(isinstance(binding, Assigned) for binding in found[1]):
-            self._check.emit("global-mutation", f"`{name_of(target)}`", node, scope)
+            self._emit("self-mutation", node, scope, f"`{name_of(target)}`")
+        elif self._check.is_shared(where) and any(isinstance(it, Assigned) for it in bindings):
+            self._emit("global-mutation", node, scope, f"`{name_of(target)}`")

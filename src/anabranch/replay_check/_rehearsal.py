@@ -78,12 +78,7 @@ async def rehearse(
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> Rehearsal:
-    """Check like :func:`check_replay`; return the findings and the last run.
-
-    Raises:
-        InvalidArgumentsError: if ``arguments`` do not fit; nothing has run.
-        Exception: if the client raises anything but an ``AnswerError``.
-    """
+    """Check like :func:`check_replay`, with its errors; return the findings and the last run."""
     answerer: Answerer = client if client is not None else Absent()
     time = _SkippingClock(clock or SystemClock())
     runtime = Runtime(limits=limits or Limits(), clock=time, ids=ids or SystemIds())
@@ -92,10 +87,11 @@ async def rehearse(
     while True:
         before = journal.dumps()
         trial = _Trial()
-        first = await stage.perform(journal, trial)
+        first = await stage.run(journal, trial, is_real=True)
         found = troubles(tool, first)
         if not isinstance(first.error, FATAL):
-            replayed = await stage.replay(_base(Journal.loads(before), journal), trial)
+            base = _base(Journal.loads(before), journal)
+            replayed = await stage.run(base, trial, is_real=False)
             found = differences(tool, first, replayed, trial.interrupted)
         if found and first.waiting:
             await _give_up(first.call, None)
@@ -157,28 +153,21 @@ class _Trial:
     Attributes:
         begun: the effects that the first run has begun.
         interrupted: an effect without a record that the replay has reached.
-        over: cancels the replay, which may wait forever after a difference.
     """
 
     begun: set[str] = field(default_factory=set[str])
     interrupted: str | None = None
-    over: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     async def perform(
         self, step_id: str, asked: str, effect: Effect, key: str
     ) -> tuple[Entry, BaseException | None]:
-        """Run an effect in the first run, and note that the effect has begun."""
         self.begun.add(step_id)
         return await perform(step_id, asked, effect, key)
 
     async def refuse(
         self, step_id: str, _asked: str, effect: Effect, _key: str
     ) -> tuple[Entry, BaseException | None]:
-        """Refuse an effect that the second run reaches and the first run did not record.
-
-        Raises:
-            NonDeterminismError: always.
-        """
+        """Refuse an effect that the second run reaches and the first run did not record."""
         if step_id in self.begun:
             self.interrupted = step_id
         name = getattr(effect.function, "__qualname__", type(effect.function).__qualname__)
@@ -199,24 +188,14 @@ class _Stage:
         self._host = Host(client.capabilities)
         self._arguments()
 
-    async def perform(self, journal: Journal, trial: _Trial) -> Run:
-        """Run a round for real."""
-        make = partial(Call[Any], perform=trial.perform)
-        return await self._run(journal, make, anyio.CancelScope(), real=True)
-
-    async def replay(self, journal: Journal, trial: _Trial) -> Run:
-        """Run a round again as a replay, without sending the round's notices and questions."""
-        make = partial(Call[Any], perform=trial.refuse, on_fault=lambda _: trial.over.cancel())
-        return await self._run(journal, make, trial.over, real=False)
-
-    async def _run(
-        self,
-        journal: Journal,
-        make: Callable[..., Call[Any]],
-        until: anyio.CancelScope,
-        *,
-        real: bool,
-    ) -> Run:
+    async def run(self, journal: Journal, trial: _Trial, *, is_real: bool) -> Run:
+        """Run a round for real, or as a replay that sends neither notices nor questions."""
+        over = anyio.CancelScope()  # a replay may wait forever after a difference
+        make = (
+            partial(Call[Any], perform=trial.perform)
+            if is_real
+            else partial(Call[Any], perform=trial.refuse, on_fault=lambda _: over.cancel())
+        )
         seen = dict(journal.delivered)
         notices: dict[tuple[str, int], Notice] = {}
 
@@ -225,7 +204,7 @@ class _Stage:
             changed = {path: n for path, n in journal.delivered.items() if n != seen.get(path)}
             notices.update(dict.fromkeys(changed.items(), notice))
             seen.update(changed)
-            if real:
+            if is_real:
                 await deliver(self._client, notice)
 
         call: Call[Any] = open_call(
@@ -239,7 +218,7 @@ class _Stage:
         )
         run = Run(call, notices)
         try:
-            with until:
+            with over:
                 async with call:
                     outcome = await call.round()
                 if isinstance(outcome, Finished):
@@ -249,7 +228,7 @@ class _Stage:
                     run.asks = {ask.step_id: ask for ask in outcome.asks}
         except Exception as error:  # noqa: BLE001 - any exception of the tool is its outcome
             run.error = error
-        if until.cancelled_caught:
+        if over.cancelled_caught:
             run.error = call.fault
         return run
 

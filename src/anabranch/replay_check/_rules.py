@@ -49,11 +49,8 @@ class Finding:
     def seen_from(self, folder: Path) -> Finding:
         """Return the finding with a file name relative to ``folder``, if the file is in it."""
         path = Path(self.file)
-        return replace(self, file=str(path.relative_to(folder))) if _within(path, folder) else self
-
-
-def _within(path: Path, folder: Path) -> bool:
-    return path.is_absolute() and path.is_relative_to(folder)
+        inside = path.is_absolute() and path.is_relative_to(folder)
+        return replace(self, file=str(path.relative_to(folder))) if inside else self
 
 
 class Rule(NamedTuple):

@@ -1,7 +1,4 @@
-"""The scopes of a module, the names that each scope binds, and the values of names.
-
-``_values.py`` finds the value of an expression; the kinds of values are here.
-"""
+"""The scopes of a module, the names that each scope binds, and the kinds of values of names."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ if TYPE_CHECKING:
     from anabranch.replay_check._sources import Module
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ Binding: TypeAlias = Imported | Defined | Assigned | Parameter
 class Scope:
     """One scope; ``outside`` has the names that the scope declares ``global`` or ``nonlocal``."""
 
-    node: ast.AST
+    node: FunctionNode | ast.ClassDef | ast.Module
     module: Module
     parent: Scope | None = None
     bindings: dict[str, list[Binding]] = field(default_factory=dict[str, list[Binding]])
@@ -67,6 +63,12 @@ class Scope:
         return isinstance(self.node, ast.ClassDef)
 
     @property
+    def body(self) -> Sequence[ast.stmt | ast.expr]:
+        """The statements in the scope; for a lambda, its expression."""
+        body = self.node.body
+        return [body] if isinstance(body, ast.expr) else body
+
+    @property
     def qualname(self) -> str:
         """The ``__qualname__`` of the function or class."""
         own = str(getattr(self.node, "name", ""))
@@ -75,7 +77,6 @@ class Scope:
         return f"{self.parent.qualname}.{'' if self.parent.of_class else '<locals>.'}{own}"
 
     def bind(self, name: str, binding: Binding) -> None:
-        """Add a binding of ``name`` in this scope."""
         self.bindings.setdefault(name, []).append(binding)
 
     def find(self, name: str) -> tuple[Scope, Sequence[Binding]] | None:
@@ -89,7 +90,6 @@ class Scope:
         return None
 
     def encloses(self, other: Scope) -> bool:
-        """Whether ``other`` lies inside this scope."""
         scope = other.parent
         while scope is not None and scope is not self:
             scope = scope.parent
@@ -97,7 +97,6 @@ class Scope:
 
 
 def read_scopes(module: Module, tree: ast.Module) -> dict[ast.AST, Scope]:
-    """Return the scopes of a module, by node."""
     reader = _Reader(Scope(tree, module))
     reader.generic_visit(tree)
     return reader.scopes
@@ -116,39 +115,35 @@ class _Reader(ast.NodeVisitor):
         self.scopes: dict[ast.AST, Scope] = {scope.node: scope}
         self._scope = scope
 
-    def _enter(self, node: FunctionNode | ast.ClassDef, body: Sequence[ast.AST]) -> None:
-        """Read ``body`` as the scope of ``node``."""
+    def _enter(self, node: FunctionNode | ast.ClassDef) -> None:
         outer, scope = self._scope, Scope(node, self.module, self._scope)
         self.scopes[node] = scope
-        if isinstance(node, FUNCTIONS):
+        if not isinstance(node, ast.ClassDef):
             for position, arg in enumerate(parameters_of(node)):
                 # The annotation of *args and **kwargs is the type of each value in them.
                 extra = arg is node.args.vararg or arg is node.args.kwarg
                 annotation = None if extra else arg.annotation
                 scope.bind(arg.arg, Parameter(arg.arg, annotation, position))
         self._scope = scope
-        for child in body:
+        for child in scope.body:
             self.visit(child)
         self._scope = outer
 
-    def _function(self, node: FunctionNode, body: Sequence[ast.AST]) -> None:
-        for default in (*node.args.defaults, *node.args.kw_defaults):
-            if default is not None:
-                self.visit(default)
-        self._enter(node, body)
-
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._scope.bind(node.name, Defined(node))
-        self._function(node, node.body)
+        self.visit_Lambda(node)
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        self._function(node, [node.body])
+    def visit_Lambda(self, node: FunctionNode) -> None:
+        for default in (*node.args.defaults, *node.args.kw_defaults):
+            if default is not None:
+                self.visit(default)
+        self._enter(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._scope.bind(node.name, Defined(node))
-        self._enter(node, node.body)
+        self._enter(node)
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -236,13 +231,6 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnModule:
-    """One of the tool's own modules."""
-
-    module: Module
-
-
-@dataclass(frozen=True, slots=True)
 class Context:
     """A ``BranchContext``."""
 
@@ -252,8 +240,3 @@ class ContextMethod:
     """A method of a ``BranchContext``."""
 
     name: str
-
-
-Value: TypeAlias = (
-    External | Function | Class | Instance | OwnModule | Context | ContextMethod | None
-)

@@ -21,8 +21,6 @@ from anabranch.errors import AnabranchError
 from anabranch.replay_check._scopes import Scope, read_scopes
 
 SAFE = re.compile(r"#.*\banabranch:\s*replay-safe\b")
-INSTALLED = {"site-packages", "dist-packages"}
-OURS = "anabranch"
 
 
 class NoSourceError(AnabranchError):
@@ -44,12 +42,13 @@ class Module:
             self.tree: ast.Module = ast.parse(text, path)
         except (SyntaxError, ValueError) as error:
             raise NoSourceError(f"{path} is not Python source: {error}.") from error
-        self.safe_lines: set[int] = _safe_lines(text)
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        comments = [token for token in tokens if token.type == tokenize.COMMENT]
+        self._safe = {each.start[0] for each in comments if SAFE.match(each.string)}
         self.scopes: dict[ast.AST, Scope] = read_scopes(self, self.tree)
 
     @property
     def scope(self) -> Scope:
-        """The module's own scope."""
         return self.scopes[self.tree]
 
     def absolute(self, name: str, level: int) -> str:
@@ -62,28 +61,24 @@ class Module:
 
     def is_safe(self, node: ast.stmt | ast.expr) -> bool:
         """Return whether a comment on the first or last line of ``node`` marks it as replay-safe."""
-        return bool({node.lineno, node.end_lineno} & self.safe_lines)
+        return bool({node.lineno, node.end_lineno} & self._safe)
 
     def is_safe_function(self, node: ast.AST) -> bool:
         """Return whether a comment on its ``def`` line marks a whole function as replay-safe."""
-        return isinstance(node, ast.stmt) and node.lineno in self.safe_lines
+        return isinstance(node, ast.stmt) and node.lineno in self._safe
 
-    def function(self, code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """Return the definition that ``code`` was compiled from."""
+    def function(self, code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef:
+        """Return the definition that ``code`` was compiled from.
+
+        Raises:
+            NoSourceError: if there is none.
+        """
         for node in ast.walk(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 starts = {node.lineno, *(decorator.lineno for decorator in node.decorator_list)}
                 if node.name == code.co_name and code.co_firstlineno in starts:
                     return node
-        return None
-
-
-def _safe_lines(text: str) -> set[int]:
-    return {
-        token.start[0]
-        for token in tokenize.generate_tokens(io.StringIO(text).readline)
-        if token.type == tokenize.COMMENT and SAFE.match(token.string)
-    }
+        raise NoSourceError(f"{self.path} has changed since it was imported.")
 
 
 class Library:
@@ -126,12 +121,12 @@ class Library:
 
     def _may_be_read(self, name: str) -> bool:
         first, own = name.partition(".")[0], self.home.package.partition(".")[0]
-        if first == OURS:
+        if first == "anabranch":
             return False
         if own:
             return first == own
         beside = (self._root / f"{first}.py").is_file() or (self._root / first).is_dir()
-        return beside and not INSTALLED & set(self._root.parts)
+        return beside and not {"site-packages", "dist-packages"} & set(self._root.parts)
 
 
 def _file_of(name: str) -> Path | None:

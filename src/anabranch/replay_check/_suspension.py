@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from anabranch.replay_check._asks import CONVERSE, Part, name_of, own_nodes
-from anabranch.replay_check._scopes import ContextMethod, External, Function, Scope
+from anabranch.replay_check._scopes import ContextMethod, Function, Scope
 
 CANCELLATION = frozenset({
     "builtins.BaseException",
@@ -17,16 +17,15 @@ CANCELLATION = frozenset({
     "anyio.get_cancelled_exc_class()",
 })  # fmt: skip
 TIMEOUTS = frozenset({
-    "asyncio.timeout",
-    "asyncio.timeout_at",
-    "asyncio.wait_for",
-    "async_timeout.timeout",
-    "anyio.fail_after",
-    "anyio.move_on_after",
+    "asyncio.timeout()",
+    "asyncio.timeout_at()",
+    "async_timeout.timeout()",
+    "anyio.fail_after()",
+    "anyio.move_on_after()",
 })  # fmt: skip
 CLOSING = re.compile(
     r"_*(a?close|clean|release|dispose|stop|shut|disconnect|cancel|terminate|wait|join|gather|exit"
-    r"|__aexit__|teardown|unlock|end|aclose)"
+    r"|aexit|teardown|unlock|end)"
 )
 UNORDERED = re.compile(
     r"(builtins\.(set|frozenset)|typing\.(Set|FrozenSet|AbstractSet)"
@@ -36,7 +35,6 @@ UNORDERED = re.compile(
 PASSING = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "map", "filter", "zip"})
 """Builtins that preserve the order of their argument, so that a set in them stays unordered."""
 
-Loop = ast.For | ast.AsyncFor
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
@@ -54,36 +52,31 @@ class Suspension(Part):
             self._check_finally(node.finalbody, scope)
 
     def _check_handlers(self, handlers: Sequence[ast.ExceptHandler], scope: Scope) -> None:
-        for handler in handlers:
-            if self._catches_cancellation(handler.type, scope):
-                if not _raises_again(handler):
-                    what = (
-                        f"`except {name_of(handler.type)}`" if handler.type else "A bare `except`"
-                    )
-                    # The line of the handler, which is not an expression.
-                    place = ast.copy_location(ast.Pass(), handler)
-                    place.end_lineno = handler.lineno
-                    self._emit("swallowed-cancellation", what, place, scope)
-                return  # the cancellation does not reach the handlers below
+        caught = [each for each in handlers if self._catches_cancellation(each.type, scope)]
+        for handler in caught[:1]:  # the cancellation does not reach the handlers below
+            if not _raises_again(handler):
+                line, column = handler.lineno, handler.col_offset
+                place = ast.Pass(lineno=line, end_lineno=line, col_offset=column)
+                what = f"`except {name_of(handler.type)}`" if handler.type else "A bare `except`"
+                self._emit("swallowed-cancellation", place, scope, what)
 
     def _catches_cancellation(self, caught: ast.expr | None, scope: Scope) -> bool:
         if caught is None:
             return True
         if isinstance(caught, ast.Tuple):
             return any(self._catches_cancellation(each, scope) for each in caught.elts)
-        value = self._values.of(caught, scope)
-        return isinstance(value, External) and value.name in CANCELLATION
+        return self._values.external(caught, scope) in CANCELLATION
 
     def _check_finally(self, body: Sequence[ast.stmt], scope: Scope) -> None:
         asked = self._asks.first(body, scope)
         if asked is not None:
-            self._emit("ask-in-finally", f"`{name_of(asked)}`", asked, scope)
+            self._emit("ask-in-finally", asked, scope)
         for statement in body:
             for node, where in own_nodes(statement, scope):
                 if isinstance(node, ast.Return):
-                    self._emit("swallowed-cancellation", "`return` in a finally", node, where)
+                    self._emit("swallowed-cancellation", node, where, "`return` in a finally")
                 elif isinstance(node, ast.Await) and self._does_more_than_close(node, where):
-                    self._emit("await-in-finally", f"`{name_of(node)}`", node, where)
+                    self._emit("await-in-finally", node, where)
 
     def _does_more_than_close(self, node: ast.Await, scope: Scope) -> bool:
         if not isinstance(node.value, ast.Call):
@@ -98,100 +91,73 @@ class Suspension(Part):
     # -- timeouts ------------------------------------------------------------------------------
 
     def check_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
-        """Check for timeouts and ``suppress`` around questions."""
+        """Check for timeouts around questions."""
         for item in node.items:
-            expression = item.context_expr
-            if not isinstance(expression, ast.Call):
-                continue
-            name = self._name(expression.func, scope)
-            swallows = name == "contextlib.suppress" and any(
-                self._catches_cancellation(each, scope) for each in expression.args
-            )
-            rule = "timeout-around-ask" if name in TIMEOUTS else "swallowed-cancellation"
-            if (swallows or name in TIMEOUTS) and self._asks.first(node.body, scope) is not None:
-                self._emit(rule, f"`{name_of(expression)}`", expression, scope)
+            name = self._values.external(item.context_expr, scope)
+            if name in TIMEOUTS and self._asks.first(node.body, scope) is not None:
+                self._emit("timeout-around-ask", item.context_expr, scope)
 
     def check_call(self, call: ast.Call, scope: Scope) -> None:
         """Report timeouts around questions, and questions that start in the order of a set."""
-        name = self._name(call.func, scope)
-        limited = name == "asyncio.wait_for" or (name == "asyncio.wait" and _has(call, "timeout"))
+        name = self._values.external(call.func, scope)
+        has_timeout = any(keyword.arg == "timeout" for keyword in call.keywords)
+        limited = name == "asyncio.wait_for" or (name == "asyncio.wait" and has_timeout)
         if limited and self._asks.first(call.args, scope) is not None:
-            self._emit("timeout-around-ask", f"`{name}`", call, scope)
-        completes = name == "asyncio.as_completed" and bool(call.args)
-        elements = self._elements(call, scope) if completes else ()
-        if any(self._starts_in_any_order(each, scope) for each in elements):
-            self._emit("unordered-asks", "`asyncio.as_completed`", call, scope)
+            self._emit("timeout-around-ask", call, scope, f"`{name}`")
+        coroutines = self._coroutines(call, scope) if name == "asyncio.as_completed" else ()
+        if self._asks.first(coroutines, scope, unnamed=True) is not None:
+            self._emit("unordered-asks", call, scope, f"`{name}`")
         for arg in call.args:
             given = arg.value if isinstance(arg, ast.Starred) else arg
             starts = isinstance(given, ast.Set) and self._is_unordered(given, scope)
             if starts and self._asks.first([given], scope, unnamed=True) is not None:
-                self._emit("unordered-asks", f"`{name_of(given)}`", given, scope)
+                self._emit("unordered-asks", given, scope)
 
-    def _elements(self, call: ast.Call, scope: Scope) -> Iterator[ast.expr]:
-        given: ast.expr | None = call.args[0]
-        if isinstance(given, ast.Name):
-            given = self._values.assigned(given.id, scope)
-        match given:
-            case ast.List() | ast.Tuple() | ast.Set():
-                yield from given.elts
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
-                yield given.elt
+    def _coroutines(self, call: ast.Call, scope: Scope) -> Iterator[ast.expr]:
+        """Yield the elements of the first argument that name their steps only when they run."""
+        match self._values.origin(call.args[0], scope) if call.args else None:
+            case ast.List(elements) | ast.Tuple(elements) | ast.Set(elements):
+                pass
+            case ast.ListComp(element) | ast.SetComp(element) | ast.GeneratorExp(element):
+                elements = [element]
             case _:
                 return
-
-    def _starts_in_any_order(self, element: ast.expr, scope: Scope) -> bool:
-        """Return whether an element is a coroutine that asks only when ``as_completed`` runs it."""
-        if not isinstance(element, ast.Call) or self._asks.directly(element, scope):
-            return False
-        made = self._values.of(element.func, scope)
-        return (isinstance(made, Function) or made == CONVERSE) and self._asks.first(
-            [element], scope, unnamed=True
-        ) is not None
+        for element in elements:
+            made = self._values.of(element.func, scope) if isinstance(element, ast.Call) else None
+            if isinstance(made, Function) or made == CONVERSE:
+                yield element
 
     # -- order ---------------------------------------------------------------------------------
 
-    def check_loop(self, node: Loop, scope: Scope) -> None:
-        """Check for questions in the order of a set."""
-        if self._is_unordered(node.iter, scope):
-            self._check_order(node.iter, node.body, scope)
+    def check_loop(self, over: ast.expr, body: Sequence[ast.AST], scope: Scope) -> None:
+        """Check for questions in ``body``, in the order of the set ``over``."""
+        if self._is_unordered(over, scope) and self._asks.first(body, scope, unnamed=True):
+            self._emit("unordered-asks", over, scope, f"`{name_of(over)}`, a set,")
 
     def check_comprehension(self, node: Comprehension, scope: Scope) -> None:
         """Check for questions in the order of a set."""
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         for generator in node.generators:
-            if self._is_unordered(generator.iter, scope):
-                self._check_order(generator.iter, parts, scope)
-
-    def _check_order(self, over: ast.expr, body: Sequence[ast.AST], scope: Scope) -> None:
-        if self._asks.first(body, scope, unnamed=True) is not None:
-            self._emit("unordered-asks", f"`{name_of(over)}`, a set,", over, scope)
+            self.check_loop(generator.iter, parts, scope)
 
     def _is_unordered(self, node: ast.expr, scope: Scope) -> bool:
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in PASSING:
                 return any(self._is_unordered(arg, scope) for arg in node.args)
             case ast.Set():
-                return not all(_is_number(each) for each in node.elts)
+                values = [
+                    each.value if isinstance(each, ast.Constant) else "" for each in node.elts
+                ]
+                # A set of numbers has the same order in every process.
+                return not all(isinstance(each, int | float) for each in values)
             case _:
-                value = self._values.of(node, scope)
-                return isinstance(value, External) and bool(UNORDERED.match(value.name))
-
-
-def _has(call: ast.Call, name: str) -> bool:
-    return any(keyword.arg == name for keyword in call.keywords)
-
-
-def _is_number(node: ast.expr) -> bool:
-    """Return whether a node is a number: a set of numbers has the same order in every process."""
-    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+                return UNORDERED.match(self._values.external(node, scope)) is not None
 
 
 def _raises_again(handler: ast.ExceptHandler) -> bool:
     """Return whether a handler raises the caught error on every path."""
-    nodes = [node for statement in handler.body for node in ast.walk(statement)]
-    return _ends_in_raise(handler.body, handler.name) and not any(
-        isinstance(node, ast.Return) for node in nodes
-    )
+    returns = any(isinstance(node, ast.Return) for node in ast.walk(handler))
+    return _ends_in_raise(handler.body, handler.name) and not returns
 
 
 def _ends_in_raise(body: Sequence[ast.stmt], name: str | None) -> bool:

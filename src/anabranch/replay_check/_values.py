@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from anabranch.replay_check._scopes import (
     Assigned,
@@ -22,13 +23,13 @@ from anabranch.replay_check._scopes import (
     Function,
     Imported,
     Instance,
-    OwnModule,
     Parameter,
     Scope,
-    Value,
     parameters_of,
 )
 from anabranch.replay_check._sources import Library, Module
+
+Value: TypeAlias = External | Function | Class | Instance | Module | Context | ContextMethod | None
 
 BUILTINS = frozenset(dir(builtins))
 CONTEXTS = frozenset({"anabranch.BranchContext", "anabranch._context.BranchContext"})
@@ -81,6 +82,11 @@ class Values:
                 display = DISPLAYS.get(type(node))
                 return External(f"builtins.{display}()") if display else None
 
+    def external(self, node: ast.expr, scope: Scope) -> str:
+        """Return the dotted name of a value from outside of the tool's modules, or ""."""
+        value = self.of(node, scope)
+        return value.name if isinstance(value, External) else ""
+
     def of_annotation(self, node: ast.expr | None, scope: Scope) -> Value:  # noqa: PLR0911 - one for each kind
         """Return the kind of a value with this annotation."""
         match node:
@@ -111,10 +117,10 @@ class Values:
                 return External(f"{value.name}.{name}")
             case Context():
                 return ContextMethod(name)
-            case OwnModule():
-                if name in value.module.scope.bindings:
-                    return self._of_name(name, value.module.scope)
-                return self._imported(f"{value.module.name}.{name}")
+            case Module():
+                if name in value.scope.bindings:
+                    return self._of_name(name, value.scope)
+                return self._imported(f"{value.name}.{name}")
             case Class():
                 return self._in_class(value, name, value)
             case Instance():
@@ -122,14 +128,14 @@ class Values:
             case _:
                 return None
 
-    def assigned(self, name: str, scope: Scope) -> ast.expr | None:
-        """Return the expression that ``name`` is bound to, if there is exactly one."""
-        found = scope.find(name)
-        match found[1] if found is not None else ():
-            case [Assigned(value=value)]:
+    def origin(self, node: ast.expr, scope: Scope) -> ast.expr:
+        """Return the expression that a name is bound to, if there is only one, else ``node``."""
+        found = scope.find(node.id) if isinstance(node, ast.Name) else None
+        match found:
+            case (_, [Assigned(value=ast.expr() as value)]):
                 return value
             case _:
-                return None
+                return node
 
     def is_context(self, scope: Scope, parameter: Parameter) -> bool:
         """Return whether a parameter is a context, by its calls, its annotation or its name."""
@@ -154,11 +160,10 @@ class Values:
             values = [self._bound(binding, where) for binding in bindings]
         finally:
             self._asked.discard((where, name))
-        pairs = zip(bindings, values, strict=True)
-        meant = [value for binding, value in pairs if isinstance(binding, Imported | Defined)]
-        # The last binding, which follows overloads. `x = None` after an ImportError does not count.
-        if meant:
-            return meant[-1]
+        for binding, value in reversed([*zip(bindings, values, strict=True)]):
+            # The last definition, which follows overloads; `x = None` after an ImportError is none.
+            if isinstance(binding, Imported | Defined):
+                return value
         return values[0] if all(value == values[0] for value in values) else None
 
     def _bound(self, binding: Binding, scope: Scope) -> Value:
@@ -195,9 +200,9 @@ class Values:
         return External(target)
 
     def _inside(self, module: Module, names: list[str]) -> Value:
-        value: Value = OwnModule(module)
+        value: Value = module
         for name in names:
-            if isinstance(value, OwnModule) and name not in value.module.scope.bindings:
+            if isinstance(value, Module) and name not in value.scope.bindings:
                 return None
             value = self.attribute(value, name)
         return value
@@ -242,28 +247,16 @@ class Values:
         init = self._in_class(cls, "__init__", cls)
         if not isinstance(init, Function) or isinstance(init.node, ast.Lambda):
             return None
-        me = parameters_of(init.node)[:1]
+        own = [f"{me.arg}.{name}" for me in parameters_of(init.node)[:1]]
         for node in ast.walk(init.node):
             match node:
-                case ast.Assign(targets=[target], value=value):
-                    found = (self.of, value)
-                case ast.AnnAssign(target=target, annotation=annotation):
-                    found = (self.of_annotation, annotation)
+                case ast.Assign(targets=[target], value=value) if ast.unparse(target) in own:
+                    return self.of(value, init.scope)
+                case ast.AnnAssign(target=target) if ast.unparse(target) in own:
+                    return self.of_annotation(node.annotation, init.scope)
                 case _:
-                    continue
-            if _is_own(target, name, me):
-                look, at = found
-                return look(at, init.scope)
+                    pass
         return None
-
-
-def _is_own(target: ast.expr, name: str, me: list[ast.arg]) -> bool:
-    """Return whether a target is the attribute ``name`` of the first parameter."""
-    match target:
-        case ast.Attribute(value=ast.Name(id=of), attr=attr):
-            return attr == name and any(arg.arg == of for arg in me)
-        case _:
-            return False
 
 
 def _says_nothing(base: Value) -> bool:

@@ -4,6 +4,8 @@ Every round replays each recorded step once, so this is the cost of a step while
 awaited no-op is the lower bound: no coroutine costs less. The journal is in memory; reading the journal from its
 text form has separate rows.
 
+Each round also pins the arguments of its steps: the rows of ``an argument`` have the time for 1 KiB.
+
 Two kinds of step: one takes and returns an ``int``, by its annotation; one without annotations
 takes a text and returns a small ``dict``.
 """
@@ -11,17 +13,32 @@ takes a text and returns a small ``dict``.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from timeit import repeat
 from typing import Any
+
+from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch._asking import Host
-from anabranch._engine import Finished, Journal
+from anabranch._engine import Finished, Journal, pin
 from anabranch.tool import Runtime, Tool, new_journal, open_call
 from bench.measure import Row, time_in_turns
 
 NAME = "replay"
 SIZES = {10: 200, 100: 60, 1_000: 15, 10_000: 5}
 GOAL = 6
+
+
+class Order(BaseModel):
+    """An argument of a step."""
+
+    item: str
+    note: str
+
+
+FIELDS = {"item": "x" * 512, "note": "y" * 512}
+ARGUMENTS: dict[str, object] = {"a text": "x" * 1024, "a dict": FIELDS, "a model": Order(**FIELDS)}
 
 
 async def double(number: int) -> int:
@@ -94,6 +111,9 @@ async def rows() -> list[Row]:
             measured.append(Row(NAME, f"{at} / awaited no-op", ratio))
             measured.append(Row(NAME, at, step, "µs", GOAL if size > 10 else None))
             measured.append(Row(NAME, f"{at}: reading its record", read, "µs"))
+    for what, argument in ARGUMENTS.items():
+        best = min(repeat(partial(pin, double, [argument]), number=1_000))
+        measured.append(Row(NAME, f"an argument of 1 KiB, {what}", best * 1e3, "µs", 20))
     return measured
 
 

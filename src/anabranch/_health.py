@@ -68,7 +68,6 @@ class Health:
         return health
 
     async def answer(self, request: Request) -> Response:
-        """Answer a request for ``/healthz`` or ``/readyz``."""
         if request.method not in {"GET", "HEAD"}:
             return JSONResponse({"error": "Use GET."}, 405, {"Allow": "GET"})
         if _path(request.scope) == ALIVE:
@@ -117,7 +116,6 @@ class Watched:
         self._health = health
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request, or pass it to the application."""
         if asks_for_health(scope):
             response = await self._health.answer(Request(scope))
             await response(scope, receive, send)
@@ -133,7 +131,6 @@ class Watched:
 
 
 def asks_for_health(scope: Scope) -> bool:
-    """Return whether ``scope`` is a request for ``/healthz`` or ``/readyz``."""
     return scope["type"] == "http" and _path(scope) in {ALIVE, READY}
 
 

@@ -25,8 +25,6 @@ _tracer = trace.get_tracer("anabranch")
 
 
 class Instruments:
-    """The counters and gauges of this library."""
-
     def __init__(self, meter: metrics.Meter) -> None:
         self.rounds = meter.create_histogram(
             "anabranch.round.duration",
@@ -251,7 +249,6 @@ def _read(traceparent: str) -> Context:
 
 
 def report_turn_tokens(sent: int, received: int) -> None:
-    """Count the tokens of a turn's request."""
     for kind, tokens in (("input", sent), ("output", received)):
         _instruments.turn_tokens.add(tokens, {"gen_ai.token.type": kind})
 

@@ -47,7 +47,6 @@ async def find_call(store: CallStore, name: str) -> CallRecord:
 
 
 def listed(record: CallRecord) -> Listed:
-    """Return a call as a list entry."""
     return Listed(
         id=record.call_id,
         tool=record.tool,

@@ -23,7 +23,6 @@ _CHANGED = "refused: the question changed after the user saw it, and is asked ag
 
 
 def error_text(error: Mapping[str, Any] | None) -> str:
-    """Return a recorded error as a sentence."""
     if error is None:
         return "an error that is hidden from callers; see the server's log"
     try:

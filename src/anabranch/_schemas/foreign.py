@@ -296,7 +296,6 @@ def _whole(value: object) -> object:
 
 
 def _checker(schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - jsonschema has no types
-    """Return the validator class for the dialect of ``schema``."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow
     from jsonschema.validators import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
         validator_for,
@@ -350,7 +349,6 @@ def _best_of(errors: list[Any]) -> Any:  # noqa: ANN401 - jsonschema has no type
 
 
 def _line(error: Any) -> str:  # noqa: ANN401 - jsonschema has no types
-    """Return the message of an error in one line."""
     return _shortened(str(error.message))
 
 

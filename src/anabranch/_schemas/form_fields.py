@@ -43,7 +43,6 @@ class Option(_Schema):
 
     @property
     def text(self) -> str:
-        """The value as a text."""
         return self.const if isinstance(self.const, str) else json.dumps(self.const)
 
     @property

@@ -24,8 +24,6 @@ _COMBINED: Final = ("anyOf", "oneOf")
 
 
 class FormReader:
-    """Reads the form ``schema``."""
-
     def __init__(self, schema: Schema) -> None:
         self._root = schema
         self._parts = 0

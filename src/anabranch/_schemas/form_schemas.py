@@ -117,7 +117,6 @@ def _number(value: object) -> int | float | None:
 
 
 def _choice_keys(schema: Schema) -> tuple[str, ...]:
-    """Return the keys of ``schema`` that hold its choices."""
     if "oneOf" in schema:
         return ("oneOf",)
     return _CHOICES[1:] if "enum" in schema else ()

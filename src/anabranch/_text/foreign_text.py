@@ -128,7 +128,6 @@ class PrintableFormatter(logging.Formatter):
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class
-        """Return the record's line."""
         return printable_line(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802, ANN401 - the base class

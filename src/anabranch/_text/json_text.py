@@ -29,8 +29,6 @@ _DECODER = json.JSONDecoder()
 
 
 class TooDeepError(ValueError):
-    """A text is nested too deeply."""
-
     def __init__(self) -> None:
         super().__init__(f"it is nested too deeply, more than {DEEPEST} lists and objects deep")
 

@@ -134,7 +134,6 @@ def without_state(paused: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def notice_json(notice: Notice) -> dict[str, Any]:
-    """Return a notice as plain JSON."""
     return {name: getattr(notice, name) for name in ("message", "level", "progress", "total")}
 
 

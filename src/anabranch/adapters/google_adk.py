@@ -137,7 +137,6 @@ async def answer(
 
 
 def _stored_calls(session: Any) -> dict[str, StoredCall]:  # noqa: ANN401 - Session
-    """Return the stored calls, by id."""
     return {
         name.removeprefix(STORED): call
         for name, call in sorted(session.state.items())

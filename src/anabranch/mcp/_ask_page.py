@@ -62,7 +62,6 @@ Given = Mapping[str, Sequence[str]]
 
 
 def notice_page(title: str, text: str, status: int = 200) -> HTMLResponse:
-    """Return a page that shows a message."""
     return _page(title, f'<p class="message" dir="auto">{_text(text)}</p>', status)
 
 
@@ -238,7 +237,6 @@ class AskLinks:
     sealer: Sealer
 
     def offer(self, server: OffersRoutes) -> None:
-        """Add the route of the pages to ``server``."""
         server.custom_route(ROUTE, ["GET", "POST"])(self.serve)
 
     async def make(self, tool: str, state: str, step_id: str) -> str:
@@ -253,7 +251,6 @@ class AskLinks:
         return f"{self.url.rstrip('/')}/ask/{token}"
 
     async def serve(self, request: Request) -> Response:
-        """Answer the request for a page, or a sent form."""
         try:
             asked = await self._asked(str(request.path_params["token"]))
             form = Form.model_validate(asked.params.requested_schema)

@@ -136,7 +136,6 @@ class ContinueTool:
 
 
 def continue_call(service: Service) -> ContinueTool:
-    """Return the tool for calls with more rounds than clients allow."""
     return ContinueTool(
         service,
         CONTINUE_CALL,
@@ -148,7 +147,6 @@ def continue_call(service: Service) -> ContinueTool:
 
 
 def answer_questions(service: Service) -> ContinueTool:
-    """Return the tool for users whose clients show no questions."""
     return ContinueTool(
         service,
         ANSWER_QUESTIONS,

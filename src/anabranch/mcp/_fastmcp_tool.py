@@ -77,19 +77,15 @@ class Refusal(ToolResult):
 
     @classmethod
     def of(cls, error: MCPError) -> Self:
-        """Return the result that becomes the protocol error ``error``."""
         made = cls(content=[types.TextContent(type="text", text=str(error))], is_error=True)
         made._error = error
         return made
 
     def to_mcp_result(self) -> types.CallToolResult:
-        """Raise the error."""
         raise self._error
 
 
 class FastMcpTool(BaseTool):
-    """A tool of this library as a FastMCP tool."""
-
     _described: Described = PrivateAttr()
     _serve: Serve = PrivateAttr()
     _offered: Offered | None = PrivateAttr(None)
@@ -126,7 +122,6 @@ class FastMcpTool(BaseTool):
 
     @classmethod
     def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
-        """Return ``tool``, run by ``service``."""
         offer = partial(Offered, tool, service)
         made = cls.of(tool, partial(serve, tool, service), offer, service.tool_meta)
         if service.leaves_unfinished and tool.returns is str and made.output_schema is not None:
@@ -209,7 +204,6 @@ class Lifespan(Provider):
 
 
 def has_sagas(server: FastMCP[Any]) -> bool:
-    """Whether ``server`` has the saga methods."""
     # FastMCP has no public query for an extension.
     return IDENTIFIER in server._extensions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
@@ -229,11 +223,9 @@ class FastMcpSagas(ServerExtension):
         self._options = options
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that the server advertises for the saga methods."""
         return dict(SETTINGS)
 
     def methods(self) -> Sequence[MethodBinding]:
-        """Return the methods, served in every era."""
         sagas = SagaMethods(sealer_of(self._options, self.server.name), self._find)
 
         return sagas.bindings(MethodBinding, partial(FastMcpRequest, server=self.server))

@@ -215,7 +215,6 @@ def options_for(
 def options_of(
     options: ServerOptions | None, keywords: ToolKeywords | ServerKeywords
 ) -> ServerOptions:
-    """Return ``options``, or the defaults, with the values of ``keywords``."""
     given = replace(options or ServerOptions(), **keywords)
     if (command := _COMMAND.get()) is None:
         return given

@@ -55,7 +55,6 @@ STEP = 2.0**-20
 
 
 def to_params(ask: Ask) -> dict[str, Any]:
-    """Return the parameters of the request for ``ask``, in the protocol's form."""
     request: SampleRequest | ElicitRequest | UrlRequest = ask.request
     if isinstance(request, SampleRequest):
         return encodable(_sampling_params(request))
@@ -171,7 +170,6 @@ def required_capabilities(name: str) -> dict[str, Any]:
 
 
 def to_annotations(annotations: ToolAnnotations | None) -> types.ToolAnnotations | None:
-    """Return the hints at a tool's effects in the protocol's form."""
     if annotations is None:
         return None
     return types.ToolAnnotations(
@@ -235,7 +233,6 @@ def sample_request(params: types.CreateMessageRequestParams) -> SampleRequest:
 
 
 def elicit_request(step_id: str, params: types.ElicitRequestParams) -> ElicitRequest | UrlRequest:
-    """Return the question of a server in this library's types."""
     if isinstance(params, types.ElicitRequestURLParams):
         elicitation_id = params.elicitation_id or step_id
         return UrlRequest(message=params.message, url=params.url, elicitation_id=elicitation_id)
@@ -250,7 +247,6 @@ def elicit_request(step_id: str, params: types.ElicitRequestParams) -> ElicitReq
 def sampled(
     reply: SampleReply,
 ) -> types.CreateMessageResult | types.CreateMessageResultWithTools:
-    """Return the model's reply in the protocol's types."""
     wire = encodable(reply.wire())
     wire.pop("usage", None)  # the protocol has no field for it
     if len(reply.content) == 1:

@@ -130,12 +130,10 @@ class McpRequest:
 
     @property
     def session(self) -> ServerSession:
-        """The connection to the client."""
         return self.context.session
 
     @property
     def request_id(self) -> str:
-        """The JSON-RPC id of the request."""
         return str(self.context.request_id)
 
     @property
@@ -182,7 +180,6 @@ class McpRequest:
             await self.session.report_progress(self.progress.next(progress), total, message)
 
     def sink(self, journal: Journal) -> Sink:
-        """Return a function that sends the notices of the call of ``journal`` to the client."""
 
         async def deliver(notice: Notice) -> None:
             message = encodable(notice.message)
@@ -233,7 +230,6 @@ def is_wanted(session: ServerSession, level: LogLevel) -> bool:
 
 
 def at_least(level: str, least: str) -> bool:
-    """Return whether ``level`` is at least as severe as ``least``."""
     return LEVELS.index(level) >= LEVELS.index(least)
 
 

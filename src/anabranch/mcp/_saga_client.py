@@ -257,6 +257,4 @@ class _Request(types.Request[dict[str, Any], str]):
 
 
 class _Reply(types.Result):
-    """A result with arbitrary fields."""
-
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")

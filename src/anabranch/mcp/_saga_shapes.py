@@ -231,7 +231,6 @@ def to_result(value: object, convert: Convert) -> dict[str, Any]:
 
 
 def to_wire(converted: BaseModel) -> dict[str, Any]:
-    """Return the fields of a host's result."""
     result = converted.model_dump(
         mode="json", by_alias=True, exclude_none=True, exclude={"result_type"}
     )
@@ -241,5 +240,4 @@ def to_wire(converted: BaseModel) -> dict[str, Any]:
 
 
 def to_failure(message: str) -> dict[str, Any]:
-    """Return the result that reports an error to the model."""
     return {"content": [{"type": "text", "text": message}], "isError": True}

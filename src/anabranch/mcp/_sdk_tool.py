@@ -66,8 +66,6 @@ class Described(Protocol):
 
 
 class SdkTool(BaseTool):
-    """A tool of this library as a tool of the SDK."""
-
     _described: Described = PrivateAttr()
     _serve: Serve = PrivateAttr()
     _offered: Offered | None = PrivateAttr(None)
@@ -111,7 +109,6 @@ class SdkTool(BaseTool):
 
     @classmethod
     def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
-        """Return ``tool``, run by ``service``."""
         offer = partial(Offered, tool, service)
         made = cls.of(tool, partial(serve, tool, service), offer, service.tool_meta)
         listed = made.fn_metadata
@@ -194,11 +191,9 @@ class Sagas(Extension):
         self._methods = SagaMethods(sealer, self._find)
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that the server advertises for the saga methods."""
         return dict(SETTINGS)
 
     def methods(self) -> list[MethodBinding]:
-        """Return the methods, served in every era."""
         return self._methods.bindings(MethodBinding, McpRequest)
 
     async def _find(self, name: str) -> Offered | RequestHandler | None:

@@ -148,7 +148,6 @@ def install(
 
 
 def _made(installation: Installation) -> list[BaseTool]:
-    """Return the SDK's tools of an installation."""
     service = installation.service
     return [
         *(SdkTool.of_tool(tool, service) for tool in installation.tools),
@@ -166,7 +165,6 @@ def _offer_sagas(server: MCPServer[Any], options: ServerOptions) -> None:
 
 
 def _run_along(server: MCPServer[Any], installation: Installation) -> None:
-    """Run ``installation`` while ``server`` runs."""
     # The SDK accepts a lifespan only when a server is constructed.
     lowlevel = server._lowlevel_server  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     own = lowlevel.lifespan

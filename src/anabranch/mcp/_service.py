@@ -123,7 +123,6 @@ class Service:
         )
 
     def heartbeat_of(self, request: McpRequest) -> Heartbeat:
-        """Return the heartbeats of ``request``."""
         return Heartbeat(request, self.heartbeat, self.calls.runtime.clock)
 
     @property

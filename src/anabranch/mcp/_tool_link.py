@@ -58,7 +58,6 @@ class ToolList:
         return name in self.tools and takes_key(self.tools[name])
 
     async def on_message(self, message: IncomingMessage) -> None:
-        """Receive a notification of the server."""
         if isinstance(message, types.ToolListChangedNotification):
             self._changed.set()
 
@@ -161,7 +160,6 @@ class Link:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the connection can carry new requests."""
         if self._is_retired or not self.is_open:
             return False
         # The SDK has no public query for the end of a connection.

@@ -77,7 +77,6 @@ class ToolServer:
         return (await self._connected()).client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def close(self) -> None:
-        """Close the connection."""
         for link in self._links:
             await link.close()
 

@@ -195,7 +195,6 @@ def new_key() -> str:
 
 
 def keyed_meta(key: str) -> types.RequestParamsMeta:
-    """Return the ``_meta`` of a request under ``key``."""
     return cast("types.RequestParamsMeta", {KEY_META: key})
 
 

@@ -126,7 +126,6 @@ class Unfinished:
 
     @property
     def structured(self) -> dict[str, Any]:
-        """The result as structured content, for programs."""
         return {UNFINISHED: self.details}
 
 

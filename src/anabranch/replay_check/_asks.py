@@ -45,13 +45,10 @@ def name_of(node: ast.AST) -> str:
 
 
 def given_in(call: ast.Call) -> list[ast.expr]:
-    """Return the arguments of a call, positional and named."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 class Asks:
-    """Finds the calls in the source that ask a question."""
-
     def __init__(self, values: Values) -> None:
         self._values = values
         self._in_progress: set[ast.AST] = set()

@@ -27,8 +27,6 @@ _WITH = (ast.With, ast.AsyncWith)
 
 
 class Background(Part):
-    """Checks the work that a function starts next to its questions."""
-
     def check_call(self, call: ast.Call, scope: Scope) -> None:
         """Report background work in a function that asks: a task without steps, or a client."""
         started = self._started(call, scope)

@@ -35,8 +35,6 @@ SCHEMAS = frozenset({"message", "response_type", "schema"})
 
 
 class Misuse(Part):
-    """Checks how a function uses its context."""
-
     def check_statement(self, node: ast.Expr, scope: Scope) -> None:
         """Report an operation that is a statement without ``await``, and so never starts."""
         self._check_awaited(node.value, node.value, scope)
@@ -116,7 +114,6 @@ class Mutations(Part):
     """Reports assignments and method calls that change globals or the tool."""
 
     def check_target(self, target: ast.expr, node: ast.stmt, scope: Scope) -> None:
-        """Check a target that is assigned to or deleted."""
         if isinstance(target, ast.Tuple | ast.List):
             for each in target.elts:
                 self.check_target(each, node, scope)

@@ -70,7 +70,6 @@ class Scope:
 
     @property
     def qualname(self) -> str:
-        """The ``__qualname__`` of the function or class."""
         own = str(getattr(self.node, "name", ""))
         if self.parent is None or self.parent.parent is None:
             return own

@@ -98,8 +98,6 @@ def _class_of(tool: Tool[Any], library: Library, body: Scope) -> Class | None:
 
 
 class _BodyVisitor(ast.NodeVisitor):
-    """Visits the nodes of one function."""
-
     def __init__(self, check: Check, scope: Scope) -> None:
         self._check = check
         self._values = check.values

@@ -39,8 +39,6 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 class Suspension(Part):
-    """Checks the code around questions."""
-
     # -- cancellation --------------------------------------------------------------------------
 
     def check_try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
@@ -91,7 +89,6 @@ class Suspension(Part):
     # -- timeouts ------------------------------------------------------------------------------
 
     def check_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
-        """Check for timeouts around questions."""
         for item in node.items:
             name = self._values.external(item.context_expr, scope)
             if name in TIMEOUTS and self._asks.first(node.body, scope) is not None:
@@ -135,7 +132,6 @@ class Suspension(Part):
             self._emit("unordered-asks", over, scope, f"`{name_of(over)}`, a set,")
 
     def check_comprehension(self, node: Comprehension, scope: Scope) -> None:
-        """Check for questions in the order of a set."""
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         for generator in node.generators:
             self.check_loop(generator.iter, parts, scope)
@@ -145,13 +141,14 @@ class Suspension(Part):
             case ast.Call(func=ast.Name(id=name)) if name in PASSING:
                 return any(self._is_unordered(arg, scope) for arg in node.args)
             case ast.Set():
-                values = [
-                    each.value if isinstance(each, ast.Constant) else "" for each in node.elts
-                ]
-                # A set of numbers has the same order in every process.
-                return not all(isinstance(each, int | float) for each in values)
+                return not all(map(_is_number, node.elts))
             case _:
                 return UNORDERED.match(self._values.external(node, scope)) is not None
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Return whether a node is a number: a set of numbers has the same order in every process."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
 
 
 def _raises_again(handler: ast.ExceptHandler) -> bool:

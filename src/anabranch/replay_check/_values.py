@@ -111,7 +111,6 @@ class Values:
                 return None
 
     def attribute(self, value: Value, name: str) -> Value:  # noqa: PLR0911 - one for each kind
-        """Return the attribute ``name`` of ``value``."""
         match value:
             case External():
                 return External(f"{value.name}.{name}")

@@ -134,7 +134,6 @@ class Asked:
 
 
 def question_of(ask: Ask) -> Question:
-    """Return the question for ``ask``."""
     kind, _ = _KINDS[ask.kind]
     return Question(ask.step_id, kind, ask.request)
 

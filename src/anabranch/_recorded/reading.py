@@ -16,7 +16,6 @@ from anabranch._durable import (
     CallRecord,
     CallState,
     CallStore,
-    LeaseRecord,
     Notes,
     RoundRecord,
     latest_number,
@@ -29,7 +28,6 @@ from anabranch._recorded.shapes import (
     Holder,
     RecordedCall,
     RecordedRound,
-    RecordedStep,
     RoundOutcome,
 )
 from anabranch._recorded.steps import Steps, error_text
@@ -43,13 +41,14 @@ def outline(call: RecordedCall) -> RecordedCall:
             "principal": "",
             "value": None,
             "error": _type_of(call.error),
-            "steps": [_outlined(step) for step in call.steps],
+            "steps": [
+                step.model_copy(
+                    update={"value": None, "asked": None, "error": _type_of(step.error)}
+                )
+                for step in call.steps
+            ],
         }
     )
-
-
-def _outlined(step: RecordedStep) -> RecordedStep:
-    return step.model_copy(update={"value": None, "asked": None, "error": _type_of(step.error)})
 
 
 def _type_of(error: str | None) -> str | None:
@@ -71,7 +70,8 @@ async def read_call(store: CallStore, record: CallRecord, now: float) -> Recorde
         StoreError: if the store fails.
     """
     reading = _Reading(Steps(record.tool), await store.answers(record.call_id))
-    is_run = record.lease is not None and record.lease.until > now
+    held = record.lease
+    is_run = held is not None and held.until > now
     for number in range(await latest_number(store, record.call_id) + 1):
         entries = await store.entries(record.call_id, number)
         reading.take(number, await store.round(record.call_id, number), entries, is_run=is_run)
@@ -87,7 +87,7 @@ async def read_call(store: CallStore, record: CallRecord, now: float) -> Recorde
         **listed(record).model_dump(exclude={"state"}),
         state=state,
         arguments=json.loads(record.arguments),
-        lease=_holder(record.lease),
+        lease=None if held is None else Holder(worker=held.process, until=held.until),
         rounds=reading.rounds,
         steps=reading.steps.all(undone, unwound=unwound, over=not state.is_open),
         waits_for=reading.pending if waits else [],
@@ -176,12 +176,6 @@ def _outcome(ended: RoundRecord, reply: Mapping[str, Any]) -> RoundOutcome:
     if ended.state:
         return "began here"
     return "failed" if reply.keys() & {"error", "foreign"} else "returned"
-
-
-def _holder(lease: LeaseRecord | None) -> Holder | None:
-    if lease is None:
-        return None
-    return Holder(worker=lease.process, until=lease.until)
 
 
 async def _other_lines(store: CallStore, line: str) -> list[str]:

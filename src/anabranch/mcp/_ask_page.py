@@ -317,15 +317,12 @@ class AskLinks:
             if errors:
                 return form_page(asked.tool, asked.params.message, form, given, errors)
             answer = Answer({"action": "accept", "content": content})
-        await self._enter(asked, answer)
-        text = "Go back to your conversation and say that you have answered; it continues there."
-        return notice_page("Thank you", text)
-
-    async def _enter(self, asked: _Asked, answer: Answer) -> None:
-        """Store an answer, and restart the time that the client has for its next request."""
+        # The answer restarts the time that the client has for its next request.
         until = self.calls.runtime.clock.now() + self.policy.expire_after
         if not await enter(self.policy.store, asked.journal, asked.step_id, answer, until):
             raise _answered()
+        text = "Go back to your conversation and say that you have answered; it continues there."
+        return notice_page("Thank you", text)
 
 
 def _answered() -> _Refused:

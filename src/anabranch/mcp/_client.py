@@ -220,7 +220,9 @@ async def list_tools(client: Client) -> dict[str, types.Tool]:
             return tools
 
 
-class _Probe(types.Request[dict[str, Any], str]):
+class SagaRequest(types.Request[dict[str, Any], str]):
+    """A request of a saga method, which the SDK does not know."""
+
     method: str
     params: dict[str, Any]
 
@@ -232,10 +234,8 @@ async def offers_sagas(client: Client) -> bool:
     method.
     """
     try:
-        await client.session.send_request(
-            _Probe(method="tools/resumeSaga", params={}),
-            types.Result,
-        )
+        probe = SagaRequest(method="tools/resumeSaga", params={})
+        await client.session.send_request(probe, types.Result)
     except MCPError as error:
         return error.code != types.METHOD_NOT_FOUND
     return True

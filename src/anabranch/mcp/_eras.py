@@ -18,7 +18,7 @@ first round. The client side uses ``requests_of`` and ``RoundOfAnswers``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias, cast
@@ -85,18 +85,6 @@ class Heartbeat:
 
 TIMES_ASKED = 3
 """Maximum attempts at a question whose answer is of the wrong kind; then it is an error."""
-
-
-def asking(request: McpRequest, heartbeat: Heartbeat) -> Callable[[Ask], Awaitable[Answer]]:
-    """Return a function that sends an ask to the client of ``request`` and returns the answer.
-
-    The function raises ``ToolError`` if the connection was closed.
-    """
-
-    async def answer(ask: Ask) -> Answer:
-        return await request_answer(ask.step_id, to_request(ask), request, heartbeat)
-
-    return answer
 
 
 async def request_answer(

@@ -94,7 +94,9 @@ def mapped_errors(
     try:
         yield
     except passed_on as error:
-        _require_encodable(error)
+        error.args = encodable(error.args)
+        if isinstance(error, MCPError):
+            error.error = encodable(error.error)
         raise
     except AnabranchError as error:
         raise _mapped(error, is_modern=is_modern, token=token) from error
@@ -130,13 +132,6 @@ def checked_results() -> Generator[None]:
         return
     logger.error("a tool's return value %s", problem)
     raise ToolError(f"The tool's return value {problem}.")
-
-
-def _require_encodable(error: Exception) -> None:
-    """Make the texts of ``error``, which a host or a tool has raised, encodable."""
-    error.args = encodable(error.args)
-    if isinstance(error, MCPError):
-        error.error = encodable(error.error)
 
 
 def _mapped(

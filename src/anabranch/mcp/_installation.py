@@ -52,7 +52,7 @@ class Installation:
             patience=options.patience,
             clock=options.clock or SystemClock(),
             step_threads=options.step_threads,
-            version=_version(tools, options),
+            version="" if options.store is None else code_version(tools, options.code_version),
         )
         calls = CallService(
             runtime,
@@ -138,11 +138,6 @@ def offer_routes(installation: Installation, server: OffersRoutes) -> None:
     Health.of(server, *([] if durability is None else [partial(durability.store.find, "")]))
     if service.links is not None:
         service.links.offer(server)
-
-
-def _version(tools: Sequence[Tool[Any]], options: ServerOptions) -> str:
-    """Return the version of the code of ``tools``; empty without a store."""
-    return "" if options.store is None else code_version(tools, options.code_version)
 
 
 def _links(calls: CallService, options: ServerOptions, audience: str) -> AskLinks | None:

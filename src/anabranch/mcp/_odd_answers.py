@@ -9,7 +9,6 @@ is dropped. A definition that remains odd is left out, with a warning that names
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import mcp_types as types
@@ -82,8 +81,9 @@ def _repaired(page: Json, tool: object, version: str) -> tuple[object, str | Non
     if problems is None:
         return made, None
     made = made | {"inputSchema": _parameters(made.get("inputSchema"))}
-    for field in _fields(_problems(page, [made], version) or {}) - NEEDED:
-        made.pop(field, None)
+    for place in _problems(page, [made], version) or ():
+        if place and place[0] not in NEEDED:
+            made.pop(place[0], None)
     problems = _problems(page, [made], version)
     return made, None if problems is None else next(iter(problems.values()))
 
@@ -109,7 +109,8 @@ def _problems(page: Json, tools: list[Any], version: str) -> dict[tuple[str, ...
         methods.parse_server_result("tools/list", version, page | {"tools": tools})
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
-        return {_place(each["loc"]): _line(_place(each["loc"]), each["msg"]) for each in found}
+        places = [(_place(each["loc"]), each["msg"]) for each in found]
+        return {at: printable_line(f"{'.'.join(at)}: {said}")[:200] for at, said in places}
     return None
 
 
@@ -117,14 +118,6 @@ def _place(loc: tuple[int | str, ...]) -> tuple[str, ...]:
     """Return the path of a fault inside one tool's definition: the part after the tool's number."""
     number = next((at for at, step in enumerate(loc) if isinstance(step, int)), -1)
     return tuple(map(str, loc[number + 1 :]))
-
-
-def _line(place: tuple[str, ...], message: str) -> str:
-    return printable_line(f"{'.'.join(place)}: {message}")[:200]
-
-
-def _fields(problems: Mapping[tuple[str, ...], str]) -> set[str]:
-    return {place[0] for place in problems if place}
 
 
 def _name(tool: object) -> str:

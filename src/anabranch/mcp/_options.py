@@ -173,15 +173,8 @@ class ServerKeywords(ToolKeywords, total=False):
     max_running: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Command:
-    """The options of the command that loads servers, and the fields that each server has set."""
-
-    options: ServerOptions
-    unused: set[str]
-
-
-_COMMAND: ContextVar[_Command | None] = ContextVar("command", default=None)
+_COMMAND: ContextVar[tuple[ServerOptions, set[str]] | None] = ContextVar("command", default=None)
+"""The options of the command that loads servers, and the fields that code has set otherwise."""
 
 
 @contextmanager
@@ -190,10 +183,10 @@ def completed_by(options: ServerOptions) -> Generator[set[str]]:
 
     Yields the names of the fields that code has set to another value.
     """
-    command = _Command(options, set())
-    token = _COMMAND.set(command)
+    unused: set[str] = set()
+    token = _COMMAND.set((options, unused))
     try:
-        yield command.unused
+        yield unused
     finally:
         _COMMAND.reset(token)
 
@@ -218,15 +211,16 @@ def options_of(
     given = replace(options or ServerOptions(), **keywords)
     if (command := _COMMAND.get()) is None:
         return given
+    of_command, unused = command
     left_open: dict[str, Any] = {}
     for each in fields(ServerOptions):
-        own, wanted = getattr(given, each.name), getattr(command.options, each.name)
+        own, wanted = getattr(given, each.name), getattr(of_command, each.name)
         if isinstance(own, Limits) and isinstance(wanted, Limits):
             left_open[each.name] = own.narrowed(wanted)
         elif own == each.default:
             left_open[each.name] = wanted
         elif wanted not in (own, each.default):
-            command.unused.add(each.name)
+            unused.add(each.name)
     return replace(given, **left_open)
 
 

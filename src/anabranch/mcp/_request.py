@@ -167,7 +167,8 @@ class McpRequest:
 
     def wants(self, level: LogLevel) -> bool:
         """Return whether the client wants log messages of ``level``; a subclass may override."""
-        return is_wanted(self.session, level)
+        least: LogLevel = _connection_state(self.session).get(LEAST, LEVELS[0])
+        return at_least(level, least)
 
     async def report_progress(
         self, progress: float | None, total: float | None = None, message: str | None = None
@@ -221,12 +222,6 @@ async def _set_level(
 ) -> types.EmptyResult:
     _connection_state(context.session)[LEAST] = params.level
     return types.EmptyResult()
-
-
-def is_wanted(session: ServerSession, level: LogLevel) -> bool:
-    """Return whether the client of ``session`` wants log messages of ``level``; by default, yes."""
-    least: LogLevel = _connection_state(session).get(LEAST, LEVELS[0])
-    return at_least(level, least)
 
 
 def at_least(level: str, least: str) -> bool:

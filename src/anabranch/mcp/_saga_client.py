@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from anabranch._asking import Answerer
 from anabranch._text import encodable
 from anabranch.errors import AnabranchError
-from anabranch.mcp._client import MAX_ROUNDS, list_tools
+from anabranch.mcp._client import MAX_ROUNDS, SagaRequest, list_tools
 from anabranch.mcp._protocol import answer_elicit, answer_sample
 from anabranch.mcp._saga_shapes import (
     CALL_SAGA,
@@ -208,7 +208,7 @@ class SagaClient:
         async def notify(progress: float, total: float | None, message: str | None) -> None:
             await self._answerer.notify(message or "", progress, total)
 
-        request = _Request(method=method, params=encodable(params))
+        request = SagaRequest(method=method, params=encodable(params))
         try:
             reply = await client.session.send_request(request, _Reply, progress_callback=notify)
         except MCPError as error:
@@ -249,11 +249,6 @@ def _is_unknown(method: str, error: MCPError) -> bool:
         return error.message == INVALID_IN_V1
     # A tool may also raise an error with this code.
     return error.code == types.METHOD_NOT_FOUND and error.error.data in (None, method)
-
-
-class _Request(types.Request[dict[str, Any], str]):
-    method: str
-    params: dict[str, Any]
 
 
 class _Reply(types.Result):

@@ -237,7 +237,3 @@ def to_wire(converted: BaseModel) -> dict[str, Any]:
     if isinstance(converted, CallToolResult) and not converted.is_error:
         del result["isError"]
     return result
-
-
-def to_failure(message: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": message}], "isError": True}

@@ -41,7 +41,6 @@ from anabranch.mcp._saga_shapes import (
     invalid,
     quoted,
     read,
-    to_failure,
     to_result,
     to_wire,
 )
@@ -211,7 +210,8 @@ class SagaMethods:
                 return await self._round(offered, request, claims, steps)
         except CallFailedError as failure:
             failure.log(tool.name)
-            return to_failure(failure.text or failure.masked(f"Error executing tool {tool.name}"))
+            text = failure.text or failure.masked(f"Error executing tool {tool.name}")
+            return {"content": [{"type": "text", "text": text}], "isError": True}
 
     async def _round(
         self,

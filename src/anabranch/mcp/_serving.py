@@ -22,18 +22,18 @@ from mcp.types import InputRequiredResult
 from anabranch._aio import pause, run_until
 from anabranch._asking import Capabilities
 from anabranch._durable import digest
-from anabranch._engine import Answer, Finished, Journal, wakes_at
+from anabranch._engine import Answer, Ask, Finished, Journal, wakes_at
 from anabranch._text import encodable
 from anabranch.mcp._eras import (
     CHAIN,
     ROUND_REPLIES,
     Heartbeat,
     answers_to,
-    asking,
     marked,
     request_answer,
 )
 from anabranch.mcp._error_mapping import checked_results
+from anabranch.mcp._protocol import to_request
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._service import OpenCall, Service
 from anabranch.mcp._unfinished import Unfinished, chain_end, open_questions
@@ -79,9 +79,12 @@ def sendable(value: object) -> object:
 
 async def run_live(call: OpenCall, request: McpRequest, service: Service) -> object:
     """Run the call while its client answers; return the tool's value."""
-    job = service.job(call, request)
-    answerer = asking(request, service.heartbeat_of(request))
-    return await service.calls.run_live(job, call.journal, lambda call: call.drive(answerer))
+    job, heartbeat = service.job(call, request), service.heartbeat_of(request)
+
+    async def answer(ask: Ask) -> Answer:
+        return await request_answer(ask.step_id, to_request(ask), request, heartbeat)
+
+    return await service.calls.run_live(job, call.journal, lambda call: call.drive(answer))
 
 
 class Chain(NamedTuple):

@@ -162,18 +162,15 @@ class ToolServer:
         async with self._connecting:
             if not self._links or not self._links[-1].is_usable:
                 target = self._target()
-                link = Link(self._client_of(target), self.tools)
+                client = connect(target, self._addressed, era=self._era, checks_results=False)
+                client.message_handler = self.tools.on_message
+                link = Link(client, self.tools)
                 try:
                     await link.open()
                 except Exception as error:
                     raise ToolError(await self._unreachable(target, error)) from error
                 self._links = [*(each for each in self._links if each.is_open), link]
             return self._links[-1]
-
-    def _client_of(self, target: Connectable) -> Client:
-        client = connect(target, self._addressed, era=self._era, checks_results=False)
-        client.message_handler = self.tools.on_message
-        return client
 
     async def _unreachable(self, target: Connectable, error: Exception) -> str:
         said = await target.last_words() if isinstance(target, Started | WithHeaders) else ""

@@ -87,10 +87,6 @@ class _Replies:
         return Asked.from_json({**stored, "state": state})
 
 
-def _services() -> WeakKeyDictionary[Tool[Any], CallService]:
-    return WeakKeyDictionary()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
     """The shared options of the rounds of some tools.
@@ -137,7 +133,7 @@ class Rounds:
     _durability: Durability | None = field(init=False, repr=False)
     _sealer: Sealer = field(init=False, repr=False)
     _services: WeakKeyDictionary[Tool[Any], CallService] = field(
-        init=False, repr=False, default_factory=_services, compare=False
+        init=False, repr=False, default_factory=WeakKeyDictionary, compare=False
     )
 
     def __post_init__(self) -> None:

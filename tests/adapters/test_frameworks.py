@@ -73,7 +73,7 @@ async def test_a_run_of_pydantic_ai_ends_with_our_question_and_continues_with_it
 
     assert questions((await resume({})).output) == asked
     wrong = await resume({"call-1": {"greet/elicit.1": {"action": "accept", "content": {}}}})
-    assert "name: it is missing" in wrong.output.metadata["call-1"]["problem"]
+    assert "name: 'name' is a required property" in wrong.output.metadata["call-1"]["problem"]
     ended = await resume({"call-1": {"greet/elicit.1": {"action": "decline"}}})
     assert ended.output == "Hello, decline"
     other = DeferredToolRequests(approvals=[ToolCallPart("other", {}, "2")])

@@ -138,7 +138,7 @@ async def test_an_invalid_answer_pauses_again_and_says_why(rounds: Rounds) -> No
     assert isinstance(paused, dict)
     again = await call.next(paused, accept(99))
     assert isinstance(again, dict)
-    assert "nights: must be 1 to 30" in again["problem"]
+    assert "nights: 99 is greater than the maximum of 30" in again["problem"]
     assert {name: again[name] for name in paused} == paused
     assert without_state(again).keys() == {"questions", "until", "problem"}
     assert await call.next(again, accept(3)) == Returned("accept")

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from anabranch._asking import AnswerError, answer_of_error
 from anabranch._elicitation import Accepted, Cancelled, Declined, describe
 from anabranch._engine import Answer, Ask
-from anabranch._schemas import Field, Form, Options, filled_in
+from anabranch._schemas import filled_in, misfits
 from anabranch._text import encodable, number_problem
 from anabranch.errors import AnabranchError
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
@@ -216,7 +216,9 @@ def _checked(
     if (problem := number_problem(value)) is not None:
         raise InvalidAnswerError(step_id, problem)
     if form is not None and isinstance(reply, ElicitReply) and reply.action == "accept":
-        _check_fields(step_id, form, reply.content or {})
+        wrong = misfits(form, filled_in(form, reply.content or {}))
+        if problems := "; ".join(f"{field or 'answer'}: {why}" for field, why in wrong):
+            raise InvalidAnswerError(step_id, problems)
     return Answer(value)
 
 
@@ -239,68 +241,3 @@ def _read(step_id: str, kind: str, given: object) -> ElicitReply | SampleReply:
         if kind == "sample":
             wanted = f"it is not a model's reply ({describe(error)})"
         raise InvalidAnswerError(step_id, wanted) from error
-
-
-def _check_fields(
-    step_id: str, schema: Mapping[str, Any], content: Mapping[str, JsonValue]
-) -> None:
-    form = Form.model_validate(schema)
-    problems = [
-        f"{name}: it is missing" for name in sorted(form.required) if content.get(name) is None
-    ]
-    for name, value in filled_in(schema, content).items():
-        if name in form.properties and value is not None:
-            try:
-                _check_field(form.properties[name], value)
-            except ValueError as problem:
-                problems.append(f"{name}: {problem}")
-    if problems:
-        raise InvalidAnswerError(step_id, "; ".join(problems))
-
-
-def _check_field(field: Field, value: JsonValue) -> None:
-    """Check the value of one field.
-
-    Raises:
-        ValueError: if the value does not fit; the message briefly says which value would.
-    """
-    match field.type:
-        case "array":
-            _check_chosen(field, value)
-        case "string":
-            _check_text(field, value)
-        case "boolean":
-            if not isinstance(value, bool):
-                raise ValueError("must be true or false")  # noqa: TRY004 - a message for the user
-        case _:
-            _check_number(field, value)
-
-
-def _check_chosen(field: Field, value: JsonValue) -> None:
-    options = [option.const for option in field.items.options]
-    if not isinstance(value, list) or not all(each in options for each in value):
-        raise ValueError(f"must be a list of any of {_listed(field.items)}")
-    field.chosen(value, required=True)
-
-
-def _listed(choices: Options) -> str:
-    return ", ".join(option.text for option in choices.options)
-
-
-def _check_text(field: Field, value: JsonValue) -> None:
-    options = [option.const for option in field.options]
-    if not isinstance(value, str):
-        raise ValueError("must be a text")  # noqa: TRY004 - as above
-    if options and value not in options:
-        raise ValueError(f"must be one of {_listed(field)}")
-    field.read(value, required=True)
-
-
-def _check_number(field: Field, value: JsonValue) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("must be a number")  # noqa: TRY004 - as above
-    if field.type == "integer" and isinstance(value, float):
-        if not value.is_integer():
-            raise ValueError("must be a whole number")
-        value = int(value)
-    field.read(str(value), required=True)

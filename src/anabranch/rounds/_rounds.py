@@ -133,7 +133,10 @@ class Rounds:
     _durability: Durability | None = field(init=False, repr=False)
     _sealer: Sealer = field(init=False, repr=False)
     _services: WeakKeyDictionary[Tool[Any], CallService] = field(
-        init=False, repr=False, default_factory=WeakKeyDictionary, compare=False
+        init=False,
+        repr=False,
+        default_factory=WeakKeyDictionary[Tool[Any], CallService],
+        compare=False,
     )
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ error instead.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -40,7 +40,7 @@ from anabranch.mcp._installation import Installation
 from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest, at_least
-from anabranch.mcp._saga_shapes import IDENTIFIER, Convert
+from anabranch.mcp._saga_shapes import IDENTIFIER
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 from anabranch.mcp._sdk_tool import Described, Serve
 from anabranch.mcp._service import Service
@@ -91,18 +91,8 @@ class FastMcpTool(BaseTool):
     _offered: Offered | None = PrivateAttr(None)
 
     @classmethod
-    def of(
-        cls,
-        described: Described,
-        serves: Serve,
-        offer: Callable[[Convert], Offered] | None = None,
-        meta: dict[str, Any] | None = None,
-    ) -> Self:
-        """Return the tool that ``described`` describes and ``serves`` serves.
-
-        ``offer`` makes the object that the saga methods call; without it, they call the tool like
-        the host's tools.
-        """
+    def of(cls, described: Described, serves: Serve, meta: dict[str, Any] | None = None) -> Self:
+        """Return the tool that ``described`` describes and ``serves`` serves."""
         returning = BaseTool.from_function(
             function_returning(described.returns), name=described.name
         )
@@ -117,13 +107,12 @@ class FastMcpTool(BaseTool):
             meta=meta,
         )
         made._described, made._serve = described, serves
-        made._offered = None if offer is None else offer(made._converted)
         return made
 
     @classmethod
     def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
-        offer = partial(Offered, tool, service)
-        made = cls.of(tool, partial(serve, tool, service), offer, service.tool_meta)
+        made = cls.of(tool, partial(serve, tool, service), service.tool_meta)
+        made._offered = Offered(tool, service, made._converted)  # noqa: SLF001 - its own class
         if service.leaves_unfinished and tool.returns is str and made.output_schema is not None:
             made.output_schema = with_unfinished(made.output_schema)
         return made

@@ -35,7 +35,7 @@ from anabranch.mcp._error_mapping import (
 )
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
-from anabranch.mcp._saga_shapes import IDENTIFIER, Convert
+from anabranch.mcp._saga_shapes import IDENTIFIER
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 from anabranch.mcp._service import Service
 from anabranch.mcp._serving import serve
@@ -71,17 +71,8 @@ class SdkTool(BaseTool):
     _offered: Offered | None = PrivateAttr(None)
 
     @classmethod
-    def of(
-        cls,
-        described: Described,
-        serves: Serve,
-        offer: Callable[[Convert], Offered] | None = None,
-        meta: dict[str, Any] | None = None,
-    ) -> Self:
+    def of(cls, described: Described, serves: Serve, meta: dict[str, Any] | None = None) -> Self:
         """Return the tool that ``described`` describes and ``serves`` serves.
-
-        ``offer`` makes the object that the saga methods call; without it, they call the tool like
-        the host's tools.
 
         Raises:
             InvalidSignature: if a parameter's ``x-mcp-header`` is not valid.
@@ -104,13 +95,12 @@ class SdkTool(BaseTool):
             meta=meta,
         )
         made._described, made._serve = described, serves
-        made._offered = None if offer is None else offer(made._converted)
         return made
 
     @classmethod
     def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
-        offer = partial(Offered, tool, service)
-        made = cls.of(tool, partial(serve, tool, service), offer, service.tool_meta)
+        made = cls.of(tool, partial(serve, tool, service), service.tool_meta)
+        made._offered = Offered(tool, service, made._converted)  # noqa: SLF001 - its own class
         listed = made.fn_metadata
         if service.leaves_unfinished and tool.returns is str and listed.output_schema is not None:
             varied = {"output_schema": with_unfinished(listed.output_schema)}

@@ -18,7 +18,7 @@ from anabranch.errors import InvalidTokenError, ToolError
 from anabranch.mcp._eras import ROUND_REPLIES, answers_to, unmarked
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._service import OpenCall, Service
-from anabranch.mcp._serving import Chain, ask_client, run_live, run_rounds, sendable
+from anabranch.mcp._serving import Chain, Serving, sendable
 from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
 from anabranch.tool import Parameters, ToolAnnotations
 
@@ -102,26 +102,26 @@ class ContinueTool:
 
     async def _served(self, arguments: Mapping[str, Any], request: McpRequest) -> object:
         service, handles = self._service, self._service.handles
+        serving = Serving(service, request)
         if request.state is not None:
             begins, state = unmarked(request.state)
             call = await handles.open(arguments["call"], request.principal)
             journal = await service.calls.stored.load(state)
             call = OpenCall(call.tool, call.arguments, journal)
             answers = answers_to(journal, request.responses)
-            return await run_rounds(call, answers, request, service, Chain(begins, marks=True))
+            return await serving.run_rounds(call, answers, Chain(begins, marks=True))
         try:
             call = await handles.open(arguments["call"], request.principal)
             given: list[UserAnswer] = arguments.get("answers", [])
             answers = _answers(given, call.journal)
             entered = await service.calls.stored.entered(call.journal)  # the round takes them
             if not answers and not entered and service.calls.durability is not None:
-                return await self._reopen(call, request)
-            chain = Chain(call.journal.rounds, marks=True)
-            return await run_rounds(call, answers, request, service, chain)
+                return await self._reopen(call, serving)
+            return await serving.run_rounds(call, answers, Chain(call.journal.rounds, marks=True))
         except InvalidTokenError as refusal:
             raise ToolError(NO_CALL) from refusal
 
-    async def _reopen(self, call: OpenCall, request: McpRequest) -> object:
+    async def _reopen(self, call: OpenCall, serving: Serving) -> object:
         """Ask all questions that are open now, also those newer than the handle."""
         service = self._service
         waiting = await service.calls.stored.waiting(call.journal.line, ROUND_REPLIES)
@@ -129,10 +129,10 @@ class ContinueTool:
             raise InvalidTokenError
         reply, last = waiting
         call = OpenCall(call.tool, call.arguments, await service.calls.stored.load(last.state))
-        if service.by_rounds(request):
+        if service.by_rounds(serving.request):
             chain = Chain(last.number, marks=True)
-            return await ask_client(call, reply, request, service, chain, last.number)
-        return await run_live(call, request, service)
+            return await serving.ask_client(call, reply, chain, last.number)
+        return await serving.run_live(call)
 
 
 def continue_call(service: Service) -> ContinueTool:

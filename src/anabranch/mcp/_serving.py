@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import mcp_types as types
@@ -59,13 +60,12 @@ async def serve(
         journal = service.new(tool, arguments, request)
     else:
         journal = await service.calls.stored.load(request.state)
-    call = OpenCall(tool, arguments, journal)
+    call, serving = OpenCall(tool, arguments, journal), Serving(service, request)
     if service.by_rounds(request):
         # Answers without a state belong to no question.
-        answers = answers_to(journal, request.responses)
-        value = await run_rounds(call, answers, request, service)
+        value = await serving.run_rounds(call, answers_to(journal, request.responses))
     else:
-        value = await run_live(call, request, service)
+        value = await serving.run_live(call)
     return sendable(value)
 
 
@@ -75,16 +75,6 @@ def sendable(value: object) -> object:
         return value
     with checked_results():
         return encodable(value)
-
-
-async def run_live(call: OpenCall, request: McpRequest, service: Service) -> object:
-    """Run the call while its client answers; return the tool's value."""
-    job, heartbeat = service.job(call, request), service.heartbeat_of(request)
-
-    async def answer(ask: Ask) -> Answer:
-        return await request_answer(ask.step_id, to_request(ask), request, heartbeat)
-
-    return await service.calls.run_live(job, call.journal, lambda call: call.drive(answer))
 
 
 class Chain(NamedTuple):
@@ -97,157 +87,156 @@ class Chain(NamedTuple):
 WHOLE = Chain()
 
 
-async def run_rounds(
-    call: OpenCall,
-    answers: Mapping[str, Answer],
-    request: McpRequest,
-    service: Service,
-    chain: Chain = WHOLE,
-) -> object:
-    """Run the next round of a call; return its value, or the questions to the client."""
-    number = call.journal.rounds
-    given = _without_consents(call, answers, request, service)
-    outcome = await service.calls.run_round(
-        service.job(call, request), call.journal, given, ROUND_REPLIES
-    )
-    if isinstance(outcome, Finished):
-        return outcome.value
-    if request.is_modern:
-        await service.calls.hold(call.tool, call.journal)
-    linked = _are_open(answers.keys() - given.keys(), outcome)
-    return await ask_client(call, outcome, request, service, chain, number, linked=linked)
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Runs calls of ``service`` for one ``request``, and asks its client."""
 
+    service: Service
+    request: McpRequest
 
-def _without_consents(
-    call: OpenCall, answers: Mapping[str, Answer], request: McpRequest, service: Service
-) -> dict[str, Answer]:
-    """Return ``answers`` without consents to open a page: the page has stored the answers."""
-    if service.links is None or request.capabilities.elicitation:
-        return dict(answers)
-    return {
-        step_id: answer
-        for step_id, answer in answers.items()
-        if answer.value != {"action": "accept"} or call.journal.pending[step_id][0] != "elicit"
-    }
+    async def run_live(self, call: OpenCall) -> object:
+        """Run the call while its client answers; return the tool's value."""
+        service, request = self.service, self.request
+        job, heartbeat = service.job(call, request), service.heartbeat_of(request)
+
+        async def answer(ask: Ask) -> Answer:
+            return await request_answer(ask.step_id, to_request(ask), request, heartbeat)
+
+        return await service.calls.run_live(job, call.journal, lambda call: call.drive(answer))
+
+    async def run_rounds(
+        self, call: OpenCall, answers: Mapping[str, Answer], chain: Chain = WHOLE
+    ) -> object:
+        """Run the next round of a call; return its value, or the questions to the client."""
+        number = call.journal.rounds
+        given = self._without_consents(call, answers)
+        outcome = await self._round(call, given)
+        if isinstance(outcome, Finished):
+            return outcome.value
+        if self.request.is_modern:
+            await self.service.calls.hold(call.tool, call.journal)
+        linked = _are_open(answers.keys() - given.keys(), outcome)
+        return await self.ask_client(call, outcome, chain, number, linked=linked)
+
+    async def ask_client(
+        self,
+        call: OpenCall,
+        reply: InputRequiredResult,
+        chain: Chain,
+        number: int,
+        *,
+        linked: bool = False,
+    ) -> object:
+        """Return the result that asks the questions of ``reply``, which ended round ``number``.
+
+        A client of the handshake era is asked here, as far as it can answer, and the call
+        continues; a sleep is awaited here. ``linked`` questions have sent the user to a page, and
+        have no answer there yet.
+
+        Raises:
+            ToolError: if the call is not done, and the tool's result cannot say so.
+            Exception: if the call raises.
+        """
+        service, request = self.service, self.request
+        heartbeat = service.heartbeat_of(request)
+        while (
+            askable := await self._askable(call, reply, linked=linked)
+        ) or not reply.input_requests:
+            if request.is_modern:
+                return await self._next_round(call, reply, askable, chain, number)
+            journal = await service.calls.stored.load(reply.request_state or "")
+            call = OpenCall(call.tool, call.arguments, journal)
+            answers = await self._asked(askable, journal, heartbeat)
+            given = self._without_consents(call, answers)
+            outcome = await self._round(call, given)
+            if isinstance(outcome, Finished):
+                return outcome.value
+            reply, linked = outcome, _are_open(answers.keys() - given.keys(), outcome)
+        state, requests = reply.request_state or "", reply.input_requests or {}
+        handle = await service.handles.make(call, state, request.principal)
+        links = {
+            step_id: await service.links.make(call.tool.name, state, step_id)
+            for step_id, each in requests.items()
+            if service.links is not None and isinstance(each.params, types.ElicitRequestFormParams)
+        }
+        return open_questions(call, request.called, handle, requests, links)
+
+    async def _round(
+        self, call: OpenCall, given: Mapping[str, Answer]
+    ) -> Finished[Any] | InputRequiredResult:
+        job = self.service.job(call, self.request)
+        return await self.service.calls.run_round(job, call.journal, given, ROUND_REPLIES)
+
+    def _without_consents(self, call: OpenCall, answers: Mapping[str, Answer]) -> dict[str, Answer]:
+        """Return ``answers`` without consents to open a page: the page has stored the answers."""
+        if self.service.links is None or self.request.capabilities.elicitation:
+            return dict(answers)
+        return {
+            step_id: answer
+            for step_id, answer in answers.items()
+            if answer.value != {"action": "accept"} or call.journal.pending[step_id][0] != "elicit"
+        }
+
+    async def _asked(
+        self, askable: Mapping[str, types.InputRequest], journal: Journal, heartbeat: Heartbeat
+    ) -> dict[str, Answer]:
+        """Return the client's answers that arrive before the first sleep of the call ends."""
+        answers: dict[str, Answer] = {}
+        clock, until = self.service.calls.runtime.clock, wakes_at(journal)
+
+        async def ask(step_id: str, each: types.InputRequest) -> None:
+            answers[step_id] = await request_answer(step_id, each, self.request, heartbeat)
+
+        async def ask_all() -> None:
+            await asyncio.gather(*(ask(*each) for each in askable.items()))
+
+        if askable:
+            await run_until(clock, until, ask_all())
+        elif until is not None:
+            async with heartbeat.waiting():
+                await pause(clock, until - clock.now())
+        return {step_id: answers[step_id] for step_id in askable if step_id in answers}
+
+    async def _next_round(
+        self,
+        call: OpenCall,
+        reply: InputRequiredResult,
+        askable: dict[str, types.InputRequest],
+        chain: Chain,
+        number: int,
+    ) -> InputRequiredResult | Unfinished:
+        """Return ``reply`` with the questions ``askable``; after too many rounds, ``Unfinished``."""
+        service, request, state = self.service, self.request, reply.request_state or ""
+        if service.continues and number - chain.begins >= CHAIN:
+            handle = await service.handles.make(call, state, request.principal)
+            return chain_end(call, request.called, handle, asleep=not askable)
+        if chain.marks:
+            state = marked(state, chain.begins)
+        elif askable == (reply.input_requests or {}):  # nearly always
+            return reply
+        return reply.model_copy(update={"request_state": state, "input_requests": askable or None})
+
+    async def _askable(
+        self, call: OpenCall, reply: InputRequiredResult, *, linked: bool
+    ) -> dict[str, types.InputRequest]:
+        """Return the questions of ``reply`` that the client can show, some as links to a page."""
+        requests = reply.input_requests or {}
+        if not self.service.asks_by_result:
+            return requests
+        capabilities, askable = self.request.capabilities, dict[str, types.InputRequest]()
+        links = self.service.links if capabilities.elicitation_url and not linked else None
+        for step_id, each in requests.items():
+            if _shows(capabilities, each):
+                askable[step_id] = each
+            elif isinstance(each, types.ElicitRequest) and links is not None:
+                url = await links.make(call.tool.name, reply.request_state or "", step_id)
+                askable[step_id] = _to_link(each, url)
+        return askable
 
 
 def _are_open(steps: AbstractSet[str], reply: InputRequiredResult) -> bool:
     """Return whether ``reply`` still asks one of ``steps``, whose page the user has opened."""
     return not steps.isdisjoint(reply.input_requests or {})
-
-
-async def ask_client(
-    call: OpenCall,
-    reply: InputRequiredResult,
-    request: McpRequest,
-    service: Service,
-    chain: Chain,
-    number: int,
-    *,
-    linked: bool = False,
-) -> object:
-    """Return the result that asks the questions of ``reply``, which ended round ``number`` of ``call``.
-
-    A client of the handshake era is asked here, as far as it can answer, and the call continues; a
-    sleep is awaited here. ``linked`` questions have sent the user to a page, and have no answer
-    there yet.
-
-    Raises:
-        ToolError: if the call is not done, and the tool's result cannot say so.
-        Exception: if the call raises.
-    """
-    heartbeat = service.heartbeat_of(request)
-    while (
-        askable := await _askable(call, reply, request, service, linked=linked)
-    ) or not reply.input_requests:
-        if request.is_modern:
-            return await _next_round(call, reply, askable, request, service, chain, number)
-        journal = await service.calls.stored.load(reply.request_state or "")
-        call = OpenCall(call.tool, call.arguments, journal)
-        answers = await _asked(askable, journal, request, heartbeat, service)
-        given = _without_consents(call, answers, request, service)
-        job = service.job(call, request)
-        outcome = await service.calls.run_round(job, journal, given, ROUND_REPLIES)
-        if isinstance(outcome, Finished):
-            return outcome.value
-        reply, linked = outcome, _are_open(answers.keys() - given.keys(), outcome)
-    state, requests = reply.request_state or "", reply.input_requests or {}
-    handle = await service.handles.make(call, state, request.principal)
-    links = {
-        step_id: await service.links.make(call.tool.name, state, step_id)
-        for step_id, each in requests.items()
-        if service.links is not None and isinstance(each.params, types.ElicitRequestFormParams)
-    }
-    return open_questions(call, request.called, handle, requests, links)
-
-
-async def _asked(
-    askable: Mapping[str, types.InputRequest],
-    journal: Journal,
-    request: McpRequest,
-    heartbeat: Heartbeat,
-    service: Service,
-) -> dict[str, Answer]:
-    """Return the client's answers that arrive before the first sleep of the call ends."""
-    answers: dict[str, Answer] = {}
-    clock, until = service.calls.runtime.clock, wakes_at(journal)
-
-    async def ask(step_id: str, each: types.InputRequest) -> None:
-        answers[step_id] = await request_answer(step_id, each, request, heartbeat)
-
-    async def ask_all() -> None:
-        await asyncio.gather(*(ask(*each) for each in askable.items()))
-
-    if askable:
-        await run_until(clock, until, ask_all())
-    elif until is not None:
-        async with heartbeat.waiting():
-            await pause(clock, until - clock.now())
-    return {step_id: answers[step_id] for step_id in askable if step_id in answers}
-
-
-async def _next_round(
-    call: OpenCall,
-    reply: InputRequiredResult,
-    askable: dict[str, types.InputRequest],
-    request: McpRequest,
-    service: Service,
-    chain: Chain,
-    number: int,
-) -> InputRequiredResult | Unfinished:
-    """Return ``reply`` with the questions ``askable``; after too many rounds, ``Unfinished``."""
-    state = reply.request_state or ""
-    if service.continues and number - chain.begins >= CHAIN:
-        handle = await service.handles.make(call, state, request.principal)
-        return chain_end(call, request.called, handle, asleep=not askable)
-    if chain.marks:
-        state = marked(state, chain.begins)
-    elif askable == (reply.input_requests or {}):  # nearly always
-        return reply
-    return reply.model_copy(update={"request_state": state, "input_requests": askable or None})
-
-
-async def _askable(
-    call: OpenCall,
-    reply: InputRequiredResult,
-    request: McpRequest,
-    service: Service,
-    *,
-    linked: bool,
-) -> dict[str, types.InputRequest]:
-    """Return the questions of ``reply`` that the client can show, some as links to a page."""
-    requests = reply.input_requests or {}
-    if not service.asks_by_result:
-        return requests
-    capabilities, askable = request.capabilities, dict[str, types.InputRequest]()
-    links = capabilities.elicitation_url and not linked
-    for step_id, each in requests.items():
-        if _shows(capabilities, each):
-            askable[step_id] = each
-        elif isinstance(each, types.ElicitRequest) and service.links is not None and links:
-            url = await service.links.make(call.tool.name, reply.request_state or "", step_id)
-            askable[step_id] = _to_link(each, url)
-    return askable
 
 
 def _shows(capabilities: Capabilities, request: types.InputRequest) -> bool:

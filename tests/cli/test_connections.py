@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from anabranch.cli import main
 from anabranch.cli._chat_parts import open_parts
 from anabranch.cli._combined_server import ServerRecipe
-from anabranch.cli._serve_options import AgentTools, Persistence
+from anabranch.cli._serve_command import AgentTools, Persistence
 from anabranch.errors import StoreError
 from anabranch.stores import open_branch_store, open_memory_store, open_stores
 from tests.agents.memory import MemoryTrees

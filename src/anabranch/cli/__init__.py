@@ -7,7 +7,7 @@
     _reloading.py                     the tools of anabranch dev, loaded again when they change
     _tool_summaries.py                the tools of a target in words, for list and inspect
     _calling.py, _checking.py         the work of anabranch call and anabranch check
-    _serve_command.py                 anabranch serve, with the options of _serve_options.py
+    _serve_command.py                 anabranch serve, and its options
     _serving.py                       its work, in one process or several
     _combined_server.py               all tools and servers of the targets, as one server
     _endpoint.py                      where a server listens, and its number of processes

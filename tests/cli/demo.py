@@ -5,8 +5,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from anabranch.chat import make_chat_app
-from anabranch.cli._chat_models import DemoModel, WithoutModel
-from anabranch.cli._chat_parts import game
+from anabranch.cli._chat_parts import DemoModel, WithoutModel, game
 from tests.agents.memory import MemoryTrees
 
 

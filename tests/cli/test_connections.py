@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch.cli import main
-from anabranch.cli._chat_parts import open_parts
 from anabranch.cli._combined_server import ServerRecipe
 from anabranch.cli._serve_command import AgentTools, Persistence
+from anabranch.cli._web_commands import AgentOptions
 from anabranch.errors import StoreError
 from anabranch.stores import open_branch_store, open_memory_store, open_stores
 from tests.agents.memory import MemoryTrees
@@ -30,16 +30,10 @@ async def test_a_process_with_everything_has_eight_connections(
     databases: list[Any], postgres: Server
 ) -> None:
     url = sa.make_url(postgres.new_url()).update_query_dict({"application_name": "counted"})
-    parts = open_parts(
-        [],
-        header=None,
-        env=None,
-        model=None,
-        store=url.render_as_string(hide_password=False),
-        engine=None,
-        folding=True,
-        memory=True,
+    options = AgentOptions(
+        store=url.render_as_string(hide_password=False), folding=True, memory=True
     )
+    parts = options.parts(())
     [database] = databases
     counted: list[int] = []
 

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from anabranch.cli._chat_models import WithoutModel
-from anabranch.cli._chat_parts import ChatParts
+from anabranch.cli._chat_parts import ChatParts, WithoutModel
 from anabranch.engines import InProcessEngine
 from anabranch.memory import MemoryStore, QueuedBranch, ReasoningBank
 from anabranch.messages import SampleReply, SampleRequest

@@ -9,7 +9,7 @@ import pytest
 from anabranch._terminal import Answers as AnswerFile
 from anabranch._terminal import Console, FailedError, Respondent
 from anabranch.cli import _calling
-from anabranch.cli._calling import CallOptions, call
+from anabranch.cli._calling import call
 from tests.mcp.harness import asgi
 from tests.mcp.lossy import KINDS, Lossy, booking
 from tests.mcp.waits import NO_PAUSES, repeat_at_once
@@ -47,8 +47,7 @@ async def test_the_command_repeats_its_requests(era: Any, kind: str, lost: tuple
     if era == "saga":  # the first request asks whether there are sagas
         lost = tuple(number + 1 for number in lost)
     async with asgi(Lossy(booking(effects, "memory:"), kind, *lost)) as url:
-        options = CallOptions(url, "book", era=era)
-        assert await call(options, at_terminal.respondent) == "2 more"
+        assert await call(url, "book", at_terminal.respondent, era=era) == "2 more"
     assert effects == ["one", "more"]
 
 
@@ -57,8 +56,7 @@ async def test_the_command_repeats_them_in_the_handshake_era(kind: str) -> None:
     effects: list[str] = []
     at_terminal = Once()
     async with asgi(Lossy(booking(effects, "memory:"), kind, 0)) as url:
-        options = CallOptions(url, "plain", era="handshake")
-        assert await call(options, at_terminal.respondent) == "booked"
+        assert await call(url, "plain", at_terminal.respondent, era="handshake") == "booked"
     assert effects == ["one"]
     assert "The connection was lost; the request is repeated." in at_terminal.shown.getvalue()
 
@@ -67,7 +65,7 @@ async def test_the_command_repeats_nothing_without_a_store() -> None:
     effects: list[str] = []
     async with asgi(Lossy(booking(effects, None), KINDS[1], 0)) as url:
         with pytest.raises(FailedError, match="ended the connection"):
-            await call(CallOptions(url, "book"), Once().respondent)
+            await call(url, "book", Once().respondent)
     assert effects == ["one"]
 
 
@@ -104,5 +102,5 @@ server = create_server("mortal", [dies], keys=["k" * 32], store=store)
 async def test_a_server_process_that_is_killed_is_started_again(tmp_path: Path) -> None:
     target = tmp_path / "mortal.py"
     target.write_text(DIES)
-    key = await call(CallOptions(str(target), "dies"), Once().respondent)
+    key = await call(str(target), "dies", Once().respondent)
     assert (tmp_path / "effects").read_text().splitlines() == [key]

@@ -16,7 +16,7 @@
     _http_shares.py                   limits of requests in progress
     _chat_command.py                  anabranch chat; _chatting.py does its work
     _web_commands.py                  anabranch web and worker; _working.py does the worker's work
-    _chat_parts.py                    the parts of chat, web and worker; _chat_models.py: their models
+    _chat_parts.py                    the parts of chat, web and worker
     _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text;
                                       _calls_replaying.py: replayed, and undone on request
     _work_commands.py                 anabranch work: the runs of chats that have not ended

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import anyio
@@ -40,40 +39,39 @@ RAISES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CallOptions:
-    target: str
-    tool: str
-    pairs: Sequence[str] = ()
-    json_text: str | None = None
-    era: Era = "auto"
-    policy: AnsweringPolicy = field(default_factory=AnsweringPolicy)
-    limits: Limits = UNLIMITED
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    verbose: bool = False
-    variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-
-
-async def call(options: CallOptions, respondent: Respondent) -> object:
-    target, era, key = options.target, options.era, new_key()
-    policed = options.policy.applied_to(respondent, server=target)
+async def call(  # noqa: PLR0913 - the options of the command
+    target: str,
+    name: str,
+    respondent: Respondent,
+    *,
+    pairs: Sequence[str] = (),
+    json_text: str | None = None,
+    era: Era = "auto",
+    policy: AnsweringPolicy = AnsweringPolicy(),
+    limits: Limits = UNLIMITED,
+    headers: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
+    verbose: bool = False,
+) -> object:
+    key = new_key()
+    policed = policy.applied_to(respondent, server=target)
     answerer, repeats = Remembering(policed), False
 
     async def act(client: Client) -> object:
         nonlocal repeats
-        tool = await find_tool(client, target, options.tool)
+        tool = await find_tool(client, target, name)
         repeats = takes_key(tool)
-        arguments = read_arguments(options.pairs, options.json_text, tool.input_schema)
+        arguments = read_arguments(pairs, json_text, tool.input_schema)
         with policed.calling(tool.name):
             result = await invoke(client, era, tool.name, arguments, answerer, key)
         return value_of(result, tool)
 
-    server = server_of(target, options.limits, options.headers, options.variables)
+    server = server_of(target, limits, headers, variables)
     pauses = iter(PAUSES)
     try:
         while True:
             try:
-                trace = CallTrace(respondent.say) if options.verbose else None
+                trace = CallTrace(respondent.say) if verbose else None
                 value = await open_session(target, server, answerer, act, era=era, trace=trace)
             except FailedError as error:
                 pause = next(pauses, None) if repeats and is_lost(error.__cause__) else None

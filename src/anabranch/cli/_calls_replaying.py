@@ -69,7 +69,7 @@ class OfferedTools:
         record = await find_call(stores.calls, name)
         tool = self._tool_of(record)
         runtime = await runtime_of(stores.trees, record)
-        return await undo_call(stores.calls, record, tool, runtime, yes=yes)
+        return await _undo(stores.calls, record, tool, runtime, yes=yes)
 
     def _tool_of(self, record: CallRecord) -> Tool[Any]:
         if record.tool not in self._tools:
@@ -103,13 +103,10 @@ class Undone(BaseModel):
     left: list[str]
 
 
-async def undo_call(
+async def _undo(
     calls: CallStore, record: CallRecord, tool: Tool[Any], runtime: Runtime | None, *, yes: bool
 ) -> Undone:
-    """Undo the effects of an open call of ``tool``, and end the call.
-
-    ``runtime`` has the conversation around the call, and is ``None`` if the store no longer has it.
-    """
+    """Undo a call; ``runtime`` is ``None`` if the store no longer has the conversation around it."""
     service = CallService(runtime or Runtime(), Durability(calls))
     clock = service.runtime.clock
     before = await read_call(calls, record, clock.now())

@@ -1,22 +1,24 @@
-"""The parts of a chat in one process: tools, model, stores, memory and engine, as the options name them."""
+"""The parts of a chat in one process: tools, model, stores, memory and engine, as the options name them.
+
+Without a model, a script plays the card game of the demo, or the user may answer samples.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from anabranch._aio import run_shielded
-from anabranch._asking import Sampler
-from anabranch._terminal import FailedError, UsageError
+from anabranch._asking import Capabilities, Sampler
+from anabranch._terminal import NO_MODEL, FailedError, Respondent, UsageError
 from anabranch.agents import AgentTool, BranchSelf, Folding, RemoteTools, ToolChoice, ToolSource
 from anabranch.agents import Model as AgentModel
 from anabranch.chat import Plugin, make_plugin
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._chat_models import DemoModel, WithoutModel
 from anabranch.cli._demo_tool import Outcome, PickCard, pick_card
 from anabranch.cli._memory import learning, open_bank, open_branches
 from anabranch.cli._option_values import headers_of, store_url, variables_of
@@ -26,7 +28,8 @@ from anabranch.engines import Engine
 from anabranch.errors import StoreError, ToolError
 from anabranch.mcp import Connectable
 from anabranch.memory import ReasoningBank, memory_tools
-from anabranch.models import ModelError, open_model
+from anabranch.messages import SampleReply, SampleRequest
+from anabranch.models import ModelError, SampleStream, ScriptedModel, known_models, open_model
 from anabranch.stores import CallStore, open_stores
 from anabranch.tool import Tool, checked_version
 from anabranch.tree import TreeStore
@@ -39,12 +42,7 @@ class ChatParts:
     """The parts of a chat.
 
     Attributes:
-        tools: tools that the model and the user may call.
-        model: model that replies.
-        calls: store of the calls of tools.
-        trees: store of the conversations.
         engine: wakes workers; ``None`` for those of this process.
-        bank: store of memories, if there is a memory.
         memory: whether the model and the page may use the memory.
         learner: learns from branches.
         version: version of the tools' code; ``None`` for a digest of it.
@@ -78,36 +76,6 @@ class ChatParts:
         if self.engine is not None:
             await self.engine.close()
         await self.trees.close()
-
-
-def open_parts(  # noqa: PLR0913 - options
-    targets: Sequence[str],
-    *,
-    header: Sequence[str] | None,
-    env: Sequence[str] | None = None,
-    choice: tuple[Sequence[str], Sequence[str]] = ((), ()),
-    model: str | None,
-    store: str | None,
-    engine: str | None,
-    folding: bool,
-    memory: bool,
-    version: str | None = None,
-) -> ChatParts:
-    given = bool(targets or header or env)
-    tools: list[ChatTool | Plugin[Any]] = (
-        tools_of(targets, header or (), env or (), choice) if given else [BranchSelf(), game()]
-    )
-    replies = opened_model(model) or (WithoutModel() if targets else DemoModel())
-    return parts_around(
-        tools,
-        replies,
-        name=model,
-        store=store,
-        engine=engine,
-        folding=folding,
-        memory=memory,
-        version=version,
-    )
 
 
 def parts_around(
@@ -205,3 +173,69 @@ async def connected(tools: Iterable[object]) -> AsyncGenerator[None]:
                 except ToolError as error:
                     raise FailedError(str(error)) from error
         yield
+
+
+_PLAY = {
+    "text": "There is no model behind this page, so let us play a card game.",
+    "tool_calls": [{"name": "pick_card", "arguments": {"count": 5}}],
+}
+_AGAIN = {
+    "text": "That was one tool, which drew cards, asked you, and returned **one value** to me."
+    " Say anything to play again, or call it yourself: `/pick_card count=3`.\n\n"
+    "With a model and tools of your own: `anabranch web tools.py --model anthropic:…`"
+}
+
+
+class DemoModel:
+    """Answers each message by calling ``pick_card``, and its result with a hint at the next step."""
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        return await _scripted(request).sample(request)
+
+    def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
+        return _scripted(request).stream(request)
+
+
+def _scripted(request: SampleRequest) -> ScriptedModel:
+    last = request.messages[-1].content if request.messages else ()
+    returned = any(block.type == "tool_result" for block in last)
+    return ScriptedModel([_AGAIN if returned else _PLAY], "demo")
+
+
+class WithoutModel:
+    """Replaces a missing model: refuses turns, and asks the user at the terminal for samples."""
+
+    def __init__(self, respondent: Respondent | None = None) -> None:
+        self._respondent = respondent
+
+    @property
+    def capabilities(self) -> Capabilities:
+        if self._respondent is None:
+            return Capabilities(sampling=False, sampling_tools=False)
+        return self._respondent.capabilities
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        if self._respondent is None:
+            raise self._refusal
+        return await self._respondent.sample(request)
+
+    def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
+        del request
+        raise self._refusal
+
+    @property
+    def _refusal(self) -> ModelError:
+        how = f"No model is configured: {NO_MODEL}"
+        if self._respondent is not None:
+            how += ", or /switch to one; /auto then answers your message"
+        return ModelError(f"{how}. Tools run without a model: /TOOL name=value.")
+
+
+class ChatModels:
+    """The catalogue of all models for the option ``--model``."""
+
+    def open(self, name: str) -> AgentModel:
+        return open_model(name, cache=True)
+
+    def names(self) -> Sequence[str]:
+        return known_models()

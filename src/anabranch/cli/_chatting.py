@@ -38,8 +38,14 @@ from anabranch.chat import (
     run_lines,
     send,
 )
-from anabranch.cli._chat_models import ChatModels, WithoutModel
-from anabranch.cli._chat_parts import ChatParts, ChatTool, opened_model, parts_around
+from anabranch.cli._chat_parts import (
+    ChatModels,
+    ChatParts,
+    ChatTool,
+    WithoutModel,
+    opened_model,
+    parts_around,
+)
 from anabranch.cli._option_values import store_url
 from anabranch.cli._options import MODEL, STORE, of_tools
 from anabranch.cli._output import print_text
@@ -52,18 +58,11 @@ class ChatOptions:
     """The options of a chat that the user has typed.
 
     Attributes:
-        targets: files, modules and servers that have the tools.
         thread: thread to continue; ``last`` for the latest.
         at: node to continue at.
-        store: URL of the store.
-        model: name of the model.
         script: file whose lines are the input.
         limits: limits of each turn and of its tools.
-        folding: whether the model may do subtasks in branches.
-        memory: whether the model gets the tools of the memory.
-        system: system prompt of a new conversation.
         prompt: the one message of a chat that ends with its answer.
-        headers: headers of the requests to the targets' servers.
         variables: environment of the targets' servers that this process starts.
     """
 

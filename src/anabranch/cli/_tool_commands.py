@@ -51,14 +51,11 @@ def demo_command(
 def list_command(
     target: Target, /, *, json: AsJson = False, reach: ReachOptions = ReachOptions()
 ) -> None:
-    from anabranch.cli._output import print_json, print_text
+    from anabranch.cli._output import print_either
     from anabranch.cli._tool_summaries import overview
 
     tools = _summaries(target, reach)
-    if json or not sys.stdout.isatty():
-        print_json([each.to_json() for each in tools])
-    else:
-        print_text(overview(target, tools))
+    print_either([each.to_json() for each in tools], [overview(target, tools)], as_json=json)
 
 
 def inspect_command(
@@ -69,16 +66,14 @@ def inspect_command(
     json: AsJson = False,
     reach: ReachOptions = ReachOptions(),
 ) -> None:
-    from anabranch.cli._output import print_json, print_text
+    from anabranch.cli._output import print_either
     from anabranch.cli._tool_summaries import chosen
 
     tools = _summaries(target, reach)
     shown = tools if tool is None else [chosen(tools, target, tool)]
-    if json or not sys.stdout.isatty():
-        values = [each.to_json() for each in shown]
-        print_json(values if tool is None else values[0])
-    else:
-        print_text("\n\n".join("\n".join(each.lines()) for each in shown))
+    values = [each.to_json() for each in shown]
+    text = "\n\n".join("\n".join(each.lines()) for each in shown)
+    print_either(values if tool is None else values[0], [text], as_json=json)
 
 
 def _summaries(target: str, reach: ReachOptions) -> list[ToolSummary]:
@@ -114,7 +109,7 @@ def call_command(  # noqa: PLR0913 - the options of the command
 ) -> None:
     from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.cli._answering import new_policy, new_respondent
-    from anabranch.cli._calling import CallOptions, call
+    from anabranch.cli._calling import call
     from anabranch.cli._output import print_json
 
     narrowed, headers, variables = limits.read(), reach.headers, reach.variables
@@ -123,12 +118,21 @@ def call_command(  # noqa: PLR0913 - the options of the command
         from anabranch.cli._tool_summaries import overview
 
         raise UsageError(f"Name a TOOL. {overview(target, _summaries(target, reach))}")
-    policy = new_policy(rules)
-    respondent = new_respondent(Console(), model, answers)
-    options = CallOptions(
-        target, tool, values, json_text, era, policy, narrowed, headers, verbose, variables
+    calling = partial(
+        call,
+        target,
+        tool,
+        new_respondent(Console(), model, answers),
+        pairs=values,
+        json_text=json_text,
+        era=era,
+        policy=new_policy(rules),
+        limits=narrowed,
+        headers=headers,
+        variables=variables,
+        verbose=verbose,
     )
-    print_json(run_command(call, options, respondent))
+    print_json(run_command(calling))
 
 
 def check_command(
@@ -183,7 +187,7 @@ def dev_command(
     from anabranch._terminal import Console, log_to_stderr
     from anabranch.agents import BranchSelf
     from anabranch.chat import make_chat_app
-    from anabranch.cli._chat_models import WithoutModel
+    from anabranch.cli._chat_parts import WithoutModel
     from anabranch.cli._endpoint import Endpoint
     from anabranch.cli._http_server import Bounds, serve_app
     from anabranch.cli._reloading import ReloadedTools

@@ -66,14 +66,19 @@ class AgentOptions:
         return turn_limits_of(self.max_tokens, self.max_depth, self.timeout)
 
     def parts(self, targets: tuple[str, ...]) -> ChatParts:
-        from anabranch.cli._chat_parts import open_parts
+        from anabranch.agents import BranchSelf
+        from anabranch.cli import _chat_parts as chat
 
-        return open_parts(
-            targets,
-            header=self.header,
-            env=self.env,
-            choice=(self.tools or (), self.without or ()),
-            model=self.model,
+        if targets or self.header or self.env:
+            choice = (self.tools or (), self.without or ())
+            tools = chat.tools_of(targets, self.header or (), self.env or (), choice)
+        else:
+            tools = [BranchSelf(), chat.game()]
+        without = chat.WithoutModel() if targets else chat.DemoModel()
+        return chat.parts_around(
+            tools,
+            chat.opened_model(self.model) or without,
+            name=self.model,
             store=self.store,
             engine=self.engine,
             folding=self.folding,

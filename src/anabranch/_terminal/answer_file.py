@@ -78,11 +78,7 @@ class Answers:
 
     @classmethod
     def from_file(cls, path: Path) -> Answers:
-        """Return the answers in ``path``, a JSON list.
-
-        Raises:
-            UsageError: if ``path`` is unreadable or holds no JSON list.
-        """
+        """Return the answers in ``path``, a JSON list."""
         try:
             entries: object = read_json(decoded(path.read_bytes()))
         except OSError as error:

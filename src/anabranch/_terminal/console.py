@@ -25,12 +25,10 @@ COLUMNS = 80
 
 
 class Console:
-    """Writes lines and draws questions on stderr, or on another ``stream``.
+    """Writes lines and draws questions on ``stream``, by default stderr.
 
-    Args:
-        stream: receives the lines; ``sys.stderr`` by default.
-        interactive: whether a user can answer here; by default, whether both stdin and stderr
-            are a terminal.
+    ``interactive`` tells whether a user can answer here; by default, whether both stdin and stderr
+    are a terminal.
     """
 
     def __init__(self, stream: TextIO | None = None, *, interactive: bool | None = None) -> None:

@@ -60,13 +60,9 @@ async def ask_form(
 ) -> ElicitReply:
     """Ask for one field after the other, and return the user's reply.
 
-    Args:
-        request: the form.
-        typed: the values of the previous attempt, if the form is shown again.
-        only: the fields to ask for; by default, all.
-
-    Raises:
-        AnswerError: if the schema does not describe a form.
+    ``typed`` are the values of the previous attempt, if the form is shown again. ``only`` are the
+    fields to ask for; by default, all. Raises ``AnswerError`` if the schema does not describe a
+    form.
     """
     try:
         form = Form.model_validate(request.requested_schema)
@@ -103,11 +99,7 @@ async def ask_consent(question: str = "Will you open it?") -> ElicitReply:
 
 
 async def ask_text(message: str) -> str:
-    """Ask for a line of text.
-
-    Raises:
-        DismissedError: if the user dismissed the prompt.
-    """
+    """Ask for a line of text; ``DismissedError`` if the user dismisses the prompt."""
     return cast("str", await _run(questionary.text(printable(message)), begins=True))
 
 
@@ -206,12 +198,9 @@ def _checkbox(field: Field, label: str, *, required: bool) -> Question:
 
 
 async def _run(question: Question, *, begins: bool) -> JsonValue | LeaveOut:
-    """Draw a prompt and return its answer.
+    """Draw a prompt and return its answer; ``DismissedError`` if the user dismisses the prompt.
 
     Discard the keys typed before the prompt if a question ``begins`` or asks for consent.
-
-    Raises:
-        DismissedError: if the user dismissed the prompt.
     """
     dismissing = KeyBindings()
 

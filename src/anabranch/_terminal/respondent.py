@@ -118,11 +118,7 @@ class Respondent:
             self._console.say(f"No question used the answer {entry}. {self._were_asked()}")
 
     def require_fitting(self) -> None:
-        """Fail if a question got no answer from the file, or only answers that did not fit.
-
-        Raises:
-            FailedError: if an answer did not fit, or a question had none.
-        """
+        """Fail if a question got no answer from the file, or only answers that did not fit."""
         if self._unfit:
             raise FailedError(f"{' '.join(self._unfit.values())} {self._were_asked()}")
 

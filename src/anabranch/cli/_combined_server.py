@@ -48,14 +48,10 @@ ITS_OWN = (
 
 
 class MadeServer(NamedTuple):
-    """A server that can start, with its background jobs and a note for the user.
+    """A server that can start, with a note for the user.
 
-    Attributes:
-        server: the server.
-        unused: the options that the targets' own servers have set themselves.
-        around: a context for the server's run. Inside, the memory learns and overdue branches are
-            closed.
-        note: a further line for the user.
+    ``unused`` are the options that the targets' own servers have set themselves. ``around`` is a
+    context for the server's run, in which the memory learns and overdue branches are closed.
     """
 
     server: AnyServer

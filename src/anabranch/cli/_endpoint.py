@@ -180,12 +180,7 @@ class Endpoint:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on ``host`` (name or address) and ``port``; 0 for a free port.
-
-    Raises:
-        OSError: if the port is in use, or the host is unknown (``gaierror``) or another machine.
-        ValueError: if the host is no name.
-    """
+    """Return a socket that listens on ``host`` (name or address) and ``port``; 0 for a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     socket.getaddrinfo(host, port, family)  # create_server would raise another error
     made = socket.create_server((host, port), family=family)

@@ -169,10 +169,8 @@ HEADROOM: Final = 16
 class Bounds:
     """Limits of one process of a server.
 
-    Attributes:
-        concurrency: requests in progress at the same time.
-        grace: seconds in which calls are ended and undone when the server is stopped.
-        access_log: whether each request is logged.
+    ``concurrency`` counts requests in progress. ``grace`` are the seconds in which calls are ended
+    and undone when the server is stopped.
     """
 
     concurrency: int

@@ -231,12 +231,9 @@ class _Judgement(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson that a model has extracted from a finished branch.
+    """A lesson that a model has extracted, and its ``relation`` to the ``known`` memory.
 
-    Attributes:
-        draft: the lesson.
-        relation: the relation to ``known``, or ``new``; ``None`` if the model names none.
-        known: the memory that the lesson concerns.
+    The relation is ``None`` if the model names none.
     """
 
     draft: Draft
@@ -255,7 +252,6 @@ _LISTED: TypeAdapter[list[JsonValue]] = TypeAdapter(
 
 
 def judgement(branch: FinishedBranch) -> SampleRequest:
-    """Return the request to a model to judge the outcome of a branch."""
     return _request(_JUDGE, branch)
 
 
@@ -275,20 +271,12 @@ def _request(system_prompt: str, branch: FinishedBranch, **more: object) -> Samp
 
 
 def read_verdict(reply: SampleReply) -> Verdict:
-    """Return the outcome of a branch that the model's reply names.
-
-    Raises:
-        ValueError: if the reply names no outcome.
-    """
+    """Return the outcome that the model's reply names; ``ValueError`` if there is none."""
     return answer_in(reply.text, _Judgement.model_validate_json).outcome
 
 
 def read_lessons(reply: SampleReply, known: Sequence[Memory]) -> list[Lesson]:
-    """Return the lessons in the model's reply, without lessons of an invalid form.
-
-    Raises:
-        ValueError: if the reply has no list.
-    """
+    """Return the valid lessons in the model's reply; ``ValueError`` if it has no list."""
     lessons: list[Lesson] = []
     for each in answer_in(reply.text, _LISTED.validate_json):
         try:

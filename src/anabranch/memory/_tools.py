@@ -32,7 +32,6 @@ class RecordedMemory(FoundMemory):
 
 
 def shown(memory: Memory) -> FoundMemory:
-    """Return the fields of a memory that a model reads."""
     names = ("id", "title", "description", "content", "recorded")
     fields = {name: getattr(memory, name) for name in names}
     return FoundMemory(**fields, scope=memory.scope.level, confidence=round(memory.confidence, 3))

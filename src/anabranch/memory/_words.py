@@ -93,7 +93,6 @@ def _size(char: str) -> int:
 
 @lru_cache(4_096)
 def _is_ignored(char: str) -> bool:
-    """Return whether a search ignores a character: an accent, or an invisible character."""
     return (
         combining(char) in _ACCENTS
         or category(char) in ("Cf", "Me")

@@ -48,14 +48,10 @@ _SOUNDS: Final[Mapping[str, frozenset[str]]] = {"google": AUDIO, "google-cloud":
 
 @dataclass(frozen=True)
 class TakenFiles:
-    """The kinds of files that a model accepts.
+    """The kinds of files that a model accepts; ``None`` stands for all types.
 
-    Attributes:
-        images: whether the model takes images.
-        sounds: the types of sounds that the model takes; ``None`` for any.
-        documents: the types of documents that the model takes; ``None`` for any.
-        result_documents: whether results of tools may have these documents.
-        urls: kinds of files, or types, whose URLs the provider fetches.
+    ``result_documents`` tells whether results of tools may have the documents. ``urls`` has the
+    kinds and types of files whose URLs the provider fetches.
     """
 
     images: bool = True
@@ -82,7 +78,6 @@ ANY: Final = TakenFiles()
 
 
 def taken_files(model: Model[Any]) -> TakenFiles:
-    """Return the files that ``model`` takes."""
     profile = model.profile
     documents = profile.get("supported_document_media_types")
     sounds = _SOUNDS.get(model.system, _COMMON_SOUNDS)

@@ -130,12 +130,7 @@ def interrupted(reply: SampleReply, content: Iterable[Block]) -> SampleReply:
 
 
 class ReplyInPieces:
-    """A :class:`SampleStream` of a complete reply.
-
-    Args:
-        reply: the whole reply.
-        pieces: the text of the reply, in pieces.
-    """
+    """A :class:`SampleStream` of the whole ``reply``, whose text is in ``pieces``."""
 
     def __init__(self, reply: SampleReply, pieces: Iterable[str]) -> None:
         self._whole = reply
@@ -148,7 +143,6 @@ class ReplyInPieces:
         return self
 
     async def __anext__(self) -> str:
-        """Return the next piece, after a checkpoint that lets other tasks run."""
         await checkpoint()
         try:
             piece = next(self._pieces)

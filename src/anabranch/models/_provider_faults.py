@@ -73,12 +73,7 @@ _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
 
 @contextmanager
 def mapped_errors(model: str, messages: Sequence[Message] = ()) -> Generator[None]:
-    """Map the exceptions of a provider's client to ``ProviderError``, and misuse to ``ModelError``.
-
-    Args:
-        model: the name of the model.
-        messages: the conversation in the request.
-    """
+    """Map the exceptions of a provider's client to ``ProviderError``, and misuse to ``ModelError``."""
     try:
         yield
     except ai.ModelAPIError as error:
@@ -122,7 +117,6 @@ def _as_ours(model: str, error: ai.ModelAPIError, messages: Sequence[Message]) -
 
 
 def _fields(error: ai.ModelAPIError) -> Mapping[str, str]:
-    """Return ``message`` and ``param`` from the error in the response's body, or empty texts."""
     given: object = error.body
     body = cast("Mapping[str, object]", given if isinstance(given, dict) else {})
     inner = body.get("error", body)
@@ -146,10 +140,8 @@ def _refused_place(
 ) -> tuple[int, ...] | None:
     """Return the numbers of the message and block that the error names, or ``None``.
 
-    Args:
-        error: the client's error, which has the request.
-        said: the provider's texts that may name an item of the request.
-        messages: the conversation.
+    ``error`` has the client's request. ``said`` are the provider's texts that may name an item of
+    it.
     """
     body = _body(error)
     for path in (found[0] for text in said for found in _PATH.finditer(text)):
@@ -160,7 +152,6 @@ def _refused_place(
 
 
 def _body(error: BaseException) -> object:
-    """Return the JSON of the failed request, or ``None`` if ``error`` does not have it."""
     try:
         content = getattr(getattr(error, "request", None), "content", b"")
         return json.loads(content) if isinstance(content, bytes) else None

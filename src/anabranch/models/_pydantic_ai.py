@@ -249,7 +249,6 @@ def _is_incomplete(response: StreamedResponse) -> bool:
 
 
 def _parameters(request: SampleRequest, model: Model[Any]) -> ModelSettings:
-    """Return the parameters of the request that ``model`` takes."""
     settings = ModelSettings(max_tokens=request.max_tokens)
     if request.temperature is not None:
         settings["temperature"] = request.temperature
@@ -294,11 +293,9 @@ class ProviderEmbedder:
 
     @property
     def id(self) -> str:
-        """The provider and the model's name."""
         return f"{self._model.system}:{self._model.model_name}"
 
     async def embed(self, texts: Sequence[str], kind: EmbeddedKind) -> Sequence[Sequence[float]]:
-        """Make one request to the provider, and return a vector for each text."""
         return (await self._model.embed(list(texts), input_type=kind)).embeddings
 
 

@@ -173,7 +173,6 @@ def _checked(replies: list[Any], name: str) -> tuple[Reply, ...]:
 
 
 def _text_with_results(message: Message) -> str:
-    """Return the text of a message and of its tool results."""
     blocks: list[Block] = []
     for block in message.content:
         blocks.extend(block.content if isinstance(block, ToolResultBlock) else (block,))

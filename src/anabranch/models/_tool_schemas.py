@@ -47,7 +47,6 @@ def folded(schema: Mapping[str, Any]) -> tuple[Schema, str]:
 
 
 def parts_of(schema: Schema) -> list[object]:
-    """Return the schemas that are parts of ``schema``."""
     parts: list[object] = []
     mapped(schema, parts.append)
     return parts
@@ -83,8 +82,7 @@ def _cut(part: Any) -> Any:  # noqa: ANN401 - any part of a schema
 class _Modern:
     """Converts any dialect to JSON Schema 2020-12, in which references lead to ``$defs`` only.
 
-    Attributes:
-        hoisted: the targets of references outside of definitions, as definitions.
+    ``hoisted`` are the targets of references outside of definitions, as definitions.
     """
 
     def __init__(self, whole: Mapping[str, Any]) -> None:
@@ -277,11 +275,6 @@ def _types(schema: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    """Return ``value`` as a mapping.
-
-    Raises:
-        UnusableSchemaError: if ``value`` is not a mapping.
-    """
     if not isinstance(value, Mapping):
         raise UnusableSchemaError(f"it has {str(value)[:40]!r} in the place of a schema")
     return cast("Mapping[str, Any]", value)

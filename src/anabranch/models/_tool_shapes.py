@@ -83,7 +83,6 @@ def _rules_of(provider: str) -> _Rules:
 
 
 def most_tools(provider: str) -> int | None:
-    """Return the maximum tools in a request to ``provider``, or ``None`` for no limit."""
     return _rules_of(provider).most_tools
 
 
@@ -95,11 +94,7 @@ class _Shaped:
 
 @dataclass(frozen=True)
 class ToolShapes:
-    """The tools of a request in the form that their provider accepts.
-
-    Attributes:
-        definitions: the tools that can be sent.
-    """
+    """The tools of a request in the form that their provider accepts."""
 
     definitions: Sequence[ToolDefinition] = ()
     _own_names: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -131,10 +126,7 @@ def shaped(
 ) -> ToolShapes:
     """Return ``tools`` in the form that ``provider`` takes, without those that cannot be sent.
 
-    Args:
-        tools: the tools.
-        provider: pydantic-ai's name of the provider.
-        transformer: the change that pydantic-ai will make to each schema.
+    ``transformer`` is the change that pydantic-ai will make to each schema.
     """
     by_name: dict[str, _Shaped] = {}
     own_names: dict[str, str] = {}
@@ -185,14 +177,11 @@ _CONDITIONS = ("if", "then", "else")
 
 
 class ParameterNames:
-    """The parameter names of one tool, and the names that replace them for the provider.
+    """The parameter names of one tool, and those that replace them for the provider.
 
-    Args:
-        schema: the schema of the tool's parameters, whose references lead to its ``$defs``.
-        allowed: the names that the provider takes.
-
-    Attributes:
-        schema: the schema for the provider; descriptions begin with the tool's own names.
+    The references of ``schema`` lead to its ``$defs``. The provider takes names that match
+    ``allowed``. In the attribute ``schema``, for the provider, descriptions begin with the tool's
+    own names.
     """
 
     def __init__(self, schema: Schema, allowed: re.Pattern[str]) -> None:
@@ -202,11 +191,9 @@ class ParameterNames:
         self.schema: Schema = _renamed(schema, self._wire) if self._wire else schema
 
     def sent(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return ``arguments`` with the names that the provider accepts."""
         return _Keys(self._unchanged, self._wire).renamed(arguments)
 
     def read(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return the ``arguments`` of a reply with the tool's own names."""
         return _Keys(self.schema, self._own).renamed(arguments)
 
 
@@ -235,7 +222,6 @@ def _wire_names(names: Iterable[str], allowed: re.Pattern[str]) -> dict[str, str
 
 
 def _with_digest(name: str, own: str) -> str:
-    """Return ``name``, shortened, with a digest of ``own``."""
     digest = hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{name[:55]}_{digest}"
 

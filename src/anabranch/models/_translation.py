@@ -53,15 +53,11 @@ def to_provider(
 ) -> list[ai.ModelMessage]:
     """Return the conversation in pydantic-ai's types, the system prompt first.
 
-    Args:
-        request: the conversation.
-        shapes: the tools in the provider's form, if known already.
-        taken: the files that the model takes; other files are named in text.
-        provider: pydantic-ai's name of the provider, which gets only its own reasoning back.
+    ``provider``, in pydantic-ai's name for it, gets only its own reasoning back. Files that are not
+    among those ``taken`` are named in text.
 
-    Raises:
-        ModelError: if a tool result lacks its tool use, or a block is in a message of the wrong
-            role.
+    Raises ``ModelError`` if a tool result lacks its tool use, or a block is in a message of the
+    wrong role.
     """
     shapes = shapes or shaped(request.tools or ())
     names: dict[str, str] = {}
@@ -169,13 +165,7 @@ def _tool_return(
 def from_provider(
     response: ai.ModelResponse, model: str, shapes: ToolShapes | None = None
 ) -> SampleReply:
-    """Return the provider's reply in our types.
-
-    Args:
-        response: the reply.
-        model: the model's name, if the reply does not have it.
-        shapes: the tools of the request in the provider's form.
-    """
+    """Return the provider's reply in our types; ``model`` names the model if the reply does not."""
     content = [
         block
         for part, reasoning in _without_thinking(response.parts)
@@ -227,10 +217,8 @@ def _blocks(
 class _Data:
     """The content of ``Reasoning.data``: a provider's reasoning before a block.
 
-    Attributes:
-        thinking: the parts before the block.
-        id: the provider's id of the block itself.
-        details: other data of the provider about the block, such as a signature.
+    ``id`` and ``details`` are the provider's id of the block itself, and other data such as a
+    signature.
     """
 
     thinking: list[ai.ThinkingPart] = field(default_factory=list[ai.ThinkingPart])

@@ -144,7 +144,6 @@ def tree_to_json(tree: Tree) -> dict[str, Any]:
 
 
 def node_to_json(node: Node, content: Iterable[Block], label: str | None) -> dict[str, Any]:
-    """Return a node as JSON, with the blocks ``content``."""
     return {
         "id": node.id,
         "parent_id": node.parent_id,
@@ -185,7 +184,6 @@ def to_mermaid(tree: Tree) -> str:
 
 
 def _mermaid(text: str) -> str:
-    """Return ``text`` for a quoted label of Mermaid, with special characters escaped."""
     return re.sub(r'[#"<>`&\\]', lambda found: f"#{ord(found[0])};", _line(text))
 
 

@@ -158,7 +158,6 @@ def _without(message: Message) -> Message:
 
 
 def without_reasoning(block: Block) -> Block:
-    """Return ``block`` without its reasoning."""
     if isinstance(block, TextBlock | ToolUseBlock) and block.reasoning is not None:
         return block.model_copy(update={"reasoning": None})
     return block

@@ -224,8 +224,6 @@ def test_an_undo_that_fails_is_left(
         (["undo", CALL], 2, "Name the call, and then the TARGET"),
         (["undo", CALL, "examples/wizard.py"], 2, "one of 'trip', which examples/wizard.py does"),
         (["undo", CALL, TARGET], 2, "Undone will be: trip/reserve.1. There is no terminal"),
-        (["list", "--limit", "-1"], 2, '"-1" for --limit. Must be >= 0.'),
-        (["list", "--store", "nowhere"], 2, "The store URL is invalid"),
     ],
     ids=str,
 )

@@ -97,27 +97,6 @@ def test_a_chat_switches_to_a_model_by_name(desk: Desk) -> None:
     assert "anthropic:" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["missing.py"], "There is no file missing.py."),
-        (["--model", "nonsense"], "Unknown model 'nonsense'."),
-        (["--store", "ftp://x"], "ftp"),
-        (["--thread", "last"], "There is no conversation yet."),
-        (["--max-tokens", "0"], "A turn needs tokens. Give --max-tokens 1 or more."),
-        (["--timeout", "nan"], "--timeout must be a number from 0 up, not nan."),
-        (["--max-depth=-1"], "--max-depth must be a number from 0 up, not -1."),
-        (["--at", "b1"], "This conversation has no messages yet."),
-    ],
-)
-def test_options_that_make_no_sense_are_wrong_usage(
-    desk: Desk, arguments: list[str], said: str
-) -> None:
-    done = desk.lead(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-
-
 def test_limits_hold_for_the_turns_of_a_chat(desk: Desk) -> None:
     """Required: limits for a whole chat."""
     arguments = [TARGET, "--thread", "t", *desk.model]
@@ -153,11 +132,6 @@ def test_more_tools_than_the_model_takes_are_told_on_the_screen(
 
 def test_a_script_that_is_not_text_and_a_store_that_is_none_are_reported(desk: Desk) -> None:
     (desk.folder / "binary").write_bytes(b"\xff\xfe\xff")
-    done = desk.run("chat", "--script", "missing.txt")
-    assert (done.returncode, "Cannot read the script missing.txt: No such" in done.stderr) == (
-        2,
-        True,
-    )
     done = desk.run("chat", "--script", str(desk.folder / "binary"))
     assert (done.returncode, "is not text in UTF-8" in done.stderr) == (2, True)
     done = desk.lead("--store", f"sqlite:///{desk.folder / 'binary'}", lines="hello")
@@ -215,8 +189,6 @@ def test_a_prompt_without_an_answer_is_a_failure(desk: Desk) -> None:
     done = desk.run("chat", "--thread", "t", "--prompt", "hello")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("anabranch: No model is configured")
-    done = desk.run("chat", "--script", "x", "-p", "hello")
-    assert (done.returncode, "Leave one of them out." in done.stderr) == (2, True)
 
 
 def test_a_system_prompt_is_that_of_the_conversation_that_is_begun(desk: Desk) -> None:

@@ -7,8 +7,6 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from anabranch._terminal import UsageError
-from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_server import Lifetime
 from tests.cli.http_server import mcp_app, serving
 
@@ -50,16 +48,3 @@ async def test_a_body_that_is_too_long_is_refused() -> None:
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         reply = await client.post("/mcp", content=b"x" * (4 * 2**20 + 1))
     assert reply.status_code == 413
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "said"),
-    [
-        (Endpoint("http", limit_concurrency=0), "cannot serve 0 requests"),
-        (Endpoint("http", limit_concurrency=10**9), "raise that limit"),
-        (Endpoint("http", session_ttl=0), "A session cannot end after 0 s"),
-    ],
-)
-def test_limits_that_cannot_be_meant_are_refused(endpoint: Endpoint, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        endpoint.check()

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -40,14 +38,6 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def ids(url: str) -> list[str]:
     """The ids of two memories in the store that the environment names."""
     return asyncio.run(make(url))
-
-
-def test_the_real_command_prints_json_alone(ids: list[str], url: str) -> None:
-    command = [sys.executable, "-m", "anabranch", "memory", "list", "--store", url]
-    done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8")
-
-    assert done.stderr == ""
-    assert [each["id"] for each in json.loads(done.stdout)] == ids[::-1]
 
 
 def test_memories_are_listed_and_searched(run: Run, ids: list[str]) -> None:

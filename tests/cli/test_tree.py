@@ -1,11 +1,7 @@
 """``anabranch tree``: the real command, and its arguments."""
 
 import asyncio
-import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -37,28 +33,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     asyncio.run(make(url))
     monkeypatch.setenv(STORE, url)
     return url
-
-
-def test_the_real_command_prints_the_result_alone(store: str) -> None:
-    """In a process of its own, with the store given both ways."""
-
-    def real(*arguments: str, **environment: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "anabranch", "tree", *arguments],
-            check=True,
-            capture_output=True,
-            encoding="utf-8",
-            env={**os.environ, STORE: "memory:", **environment},
-        )
-        assert done.stderr == ""
-        return done.stdout
-
-    listed = json.loads(real("list", "--store", store))
-    exported = json.loads(real("export", "trip", **{STORE: store}))
-
-    assert [one["thread"] for one in listed] == ["trip", "odd"]
-    assert [one["id"] for one in exported["nodes"]] == [one.id for one in SAMPLE.nodes]
-    assert "\x1b" not in real("show", "odd", **{STORE: store})
 
 
 def test_list_names_the_newest_first(run: Run, store: str) -> None:
@@ -246,7 +220,6 @@ def test_a_short_id_of_several_threads_is_answered_with_the_candidates(
         (["prune", "nowhere"], 1, "no thread 'nowhere'"),
         (["prune", "trip", "b9"], 1, "no node 'b9'"),
         (["prune", "trip", ""], 1, "no node ''"),
-        (["list", "--limit", "-1"], 2, '"-1" for --limit. Must be >= 0.'),
         (["list", "--store", "cards"], 2, "The store URL is invalid"),
         (["list", "--store", "sqlite:////dev/null/x.db"], 1, "cannot be opened"),
         (["export", "trip", "--format", "pdf"], 2, "pdf"),

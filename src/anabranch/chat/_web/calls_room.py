@@ -20,19 +20,18 @@ from typing import Any, Literal, TypeAlias, get_args
 from pydantic import JsonValue
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from anabranch._durable import NAMED, CallRecord, Durability
 from anabranch._recorded import NoSuchCallError, RecordedCall, find_call, listed, outline, read_call
-from anabranch._text import encodable
 from anabranch.agents import CalledTool
 from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.another_line import answer_differently
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
-from anabranch.chat._web.requests import CallAnswerBody, read_body
+from anabranch.chat._web.requests import CallAnswerBody, json_response, read_body
 from anabranch.tool import Tool
 
 RecordedCalls: TypeAlias = Literal["outline", "values"]
@@ -85,7 +84,7 @@ class CallsRoom:
         )
         hidden = {"principal"} if self._shows == "outline" else set[str]()
         shown = [listed(each).model_dump(mode="json", exclude=hidden) for each in found]
-        return _json({"shows": self._shows, "calls": shown})
+        return json_response({"shows": self._shows, "calls": shown})
 
     async def call(self, request: Request) -> Response:
         """Return one recorded call."""
@@ -96,7 +95,7 @@ class CallsRoom:
             call = outline(call)
         conversation, is_theirs = await self._conversation(request, record)
         can_answer = not is_theirs and self._tool_of(record) is not None
-        return _json(
+        return json_response(
             {
                 **_bounded(call),
                 "shows": self._shows,
@@ -119,11 +118,11 @@ class CallsRoom:
         if tool is None:
             raise HTTPException(404, f"This application has no tool {record.tool!r}.")
         if conversation is not None:
-            return _json(await self._answer_in(conversation, record, body))
+            return json_response(await self._answer_in(conversation, record, body))
         line = await answer_differently(
             self._agent.dependencies, self._policy, record, tool, body.step_id, body.reply()
         )
-        return _json({"id": line})
+        return json_response({"id": line})
 
     async def _answer_in(
         self, conversation: Conversation, record: CallRecord, body: CallAnswerBody
@@ -165,7 +164,7 @@ def rooms_route() -> Route:
 
     async def serve(request: Request) -> Response:
         rooms: list[str] = request.app.state.rooms
-        return _json(rooms)
+        return json_response(rooms)
 
     return Route("/rooms", serve, methods=["GET"])
 
@@ -185,7 +184,3 @@ def _cut(value: JsonValue) -> JsonValue:
     if len(text) <= LARGEST_VALUE:
         return value
     return f"{text[:LARGEST_VALUE]}… ({len(text)} characters)"
-
-
-def _json(content: Mapping[str, object] | list[str], status: int = 200) -> JSONResponse:
-    return JSONResponse(encodable(content), status, {"Cache-Control": "no-store"})

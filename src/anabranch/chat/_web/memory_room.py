@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from anabranch._text import encodable
 from anabranch.chat._web.access import caller_of
+from anabranch.chat._web.requests import json_response
 from anabranch.memory import (
     Banks,
     LevelError,
@@ -49,14 +49,14 @@ class MemoryRoom:
         if len(query) > LONGEST_QUERY:
             raise HTTPException(422, f"A query has at most {LONGEST_QUERY} characters.")
         found = await (bank.search(query, limit=LISTED) if query else bank.newest(LISTED))
-        return _json([shown(memory).model_dump() for memory in found])
+        return json_response([shown(memory).model_dump() for memory in found])
 
     async def memory(self, request: Request) -> Response:
         """Return one memory, with the work it was learned from."""
         found = await self._find(request)
         whole = found.model_dump(mode="json", exclude={"scope"})
         writable = found.scope in self._bank(request).writable
-        return _json({**whole, **shown(found).model_dump(), "writable": writable})
+        return json_response({**whole, **shown(found).model_dump(), "writable": writable})
 
     async def forget(self, request: Request) -> Response:
         """Delete a memory, if the caller may write in the memory's scope."""
@@ -65,7 +65,7 @@ class MemoryRoom:
             await self._bank(request).forget(found.id)
         except LevelError as error:
             raise HTTPException(403, str(error)) from None
-        return _json({"forgotten": found.id})
+        return json_response({"forgotten": found.id})
 
     def _bank(self, request: Request) -> ReasoningBank:
         return bank_of(self._banks, caller_of(request).principal)
@@ -76,7 +76,3 @@ class MemoryRoom:
             return await self._bank(request).find(name)
         except UnknownMemoryError:
             raise HTTPException(404, f"Unknown memory {name!r}.") from None
-
-
-def _json(content: object) -> JSONResponse:
-    return JSONResponse(encodable(content), headers={"Cache-Control": "no-store"})

@@ -1,15 +1,18 @@
-"""Reads the bodies of requests; a body that does not fit its model is refused."""
+"""Reads the bodies of requests, refuses a body that does not fit its model, and makes JSON responses."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from anabranch._elicitation import describe
+from anabranch._text import encodable
 from anabranch.messages import ElicitReply
 
 PATIENCE = 30.0
@@ -91,3 +94,12 @@ async def read_body(request: Request, model: type[B]) -> B:
             why = first.get("ctx", {}).get("error", "")
             raise HTTPException(400, f"The body is not JSON: {why}.") from None
         raise HTTPException(422, f"The request does not fit: {describe(problem)}.") from None
+
+
+def json_response(
+    content: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Return a response that no cache stores."""
+    return JSONResponse(
+        encodable(content), status, {"Cache-Control": "no-store", **(headers or {})}
+    )

@@ -20,22 +20,27 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from anabranch._media_types import IMAGES, media_type
-from anabranch._text import encodable
 from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.page_files import IMMUTABLE, JAVASCRIPT
-from anabranch.chat._web.requests import AnswerBody, LabelBody, RetryBody, ThreadBody, read_body
+from anabranch.chat._web.requests import (
+    AnswerBody,
+    LabelBody,
+    RetryBody,
+    ThreadBody,
+    json_response,
+    read_body,
+)
 from anabranch.chat._web.shown_node import interrupted, shown_in_tree
 from anabranch.chat._web.thread_ids import shown_id
 from anabranch.chat._web.thread_lease import BusyError
@@ -83,7 +88,7 @@ class Routes:
         """Return the caller's threads, the latest first."""
         principal = caller_of(request).principal
         found = await self._agent.store.threads_of(principal, THREADS_LISTED)
-        return _json([_shown(thread) for thread in found])
+        return json_response([_shown(thread) for thread in found])
 
     async def begin(self, request: Request) -> Response:
         """Create a thread; a client may choose its id."""
@@ -95,7 +100,7 @@ class Routes:
         is_taken = await self._conversations.find(name, owner) is not None
         if is_taken or not await self._conversations.begin(thread):
             raise HTTPException(409, f"The thread {name!r} already exists.")
-        return _json(_shown(thread), 201)
+        return json_response(_shown(thread), 201)
 
     async def tree(self, request: Request) -> Response:
         """Return the thread's tree as JSON, and the id of the event after which to follow it."""
@@ -110,7 +115,7 @@ class Routes:
         ends = {node_id: {"error": end.error} for node_id, end in tree.ends.items()}
         named = {**exported, "thread": conversation.log.shown_id, "nodes": nodes}
         more = {"ends": ends, "position": str(last), "running": running}
-        return _json({**named, **more})
+        return json_response({**named, **more})
 
     async def file(self, request: Request) -> Response:
         """Return a file of the thread: an image to show, any other type to save."""
@@ -133,7 +138,7 @@ class Routes:
         """Return the open questions of a thread."""
         conversation = await self._conversation(request)
         found = await self._conversations.questions.open_in(conversation.thread_id)
-        return _json([each.model_dump(mode="json", by_alias=True) for each in found])
+        return json_response([each.model_dump(mode="json", by_alias=True) for each in found])
 
     async def answer(self, request: Request) -> Response:
         """Answer a question, so that its tool continues."""
@@ -141,7 +146,7 @@ class Routes:
         body = await read_body(request, AnswerBody)
         caller_of(request).check_run()
         await conversation.answer({body.interrupt_id: body.reply()}, f"run_{secrets.token_hex(8)}")
-        return _json({"interrupt_id": body.interrupt_id, "action": body.action})
+        return json_response({"interrupt_id": body.interrupt_id, "action": body.action})
 
     async def events(self, request: Request) -> Response:
         """Return the thread's events after the client's position; by default, only new events."""
@@ -159,7 +164,7 @@ class Routes:
     async def stop(self, request: Request) -> Response:
         """Stop the turn that is running in a thread, if there is one."""
         conversation = await self._conversation(request)
-        return _json({"stopped": await conversation.stop()})
+        return json_response({"stopped": await conversation.stop()})
 
     async def retry(self, request: Request) -> Response:
         """Retry a turn that ended at a node without a reply."""
@@ -170,7 +175,7 @@ class Routes:
             raise full(seconds)
         run_id = f"run_{secrets.token_hex(8)}"
         await conversation.retry(body.node_id, run_id)
-        return _json({"runId": run_id}, 202)
+        return json_response({"runId": run_id}, 202)
 
     async def label(self, request: Request) -> Response:
         """Label a node."""
@@ -183,7 +188,7 @@ class Routes:
         if body.label == HEAD or is_branch_name(body.label):
             raise HTTPException(422, f"The label {body.label!r} is taken. Choose another.")
         await store.set_ref(conversation.thread_id, Ref(body.label, node.id))
-        return _json({"label": body.label, "node_id": node.id})
+        return json_response({"label": body.label, "node_id": node.id})
 
     async def unlabel(self, request: Request) -> Response:
         """Remove a label from its node."""
@@ -193,13 +198,13 @@ class Routes:
             raise HTTPException(422, "The conversation moves 'head', so it is no label.")
         if not await self._agent.store.delete_ref(conversation.thread_id, name):
             raise HTTPException(404, f"This conversation has no label {name!r}.")
-        return _json({"label": name})
+        return json_response({"label": name})
 
     async def tools(self, request: Request) -> Response:
         """Return the tools that a user can call by a message ``/TOOL``."""
         del request
         specs = [tool.spec for tool in self._agent.tools.values()]
-        return _json([each.model_dump(mode="json") for each in specs])
+        return json_response([each.model_dump(mode="json") for each in specs])
 
     async def module(self, request: Request) -> Response:
         """Return the ES module by which a plugin shows a question in the page."""
@@ -220,15 +225,17 @@ async def on_error(request: Request, error: Exception) -> Response:
     """Return the response to an error: one sentence."""
     del request
     if isinstance(error, HTTPException):
-        return _json({"error": error.detail}, error.status_code, error.headers)
+        return json_response({"error": error.detail}, error.status_code, error.headers)
     if isinstance(error, AnswerRefusedError):
         errors = [each.model_dump() for each in error.errors]
         shown = {"error": str(error), "reason": error.reason, "errors": errors}
-        return _json(shown, ANSWER_STATUS[error.reason])
+        return json_response(shown, ANSWER_STATUS[error.reason])
     if isinstance(error, StoreError):  # the message describes the server's database
         logger.warning("could not serve a request: %s", error)
-        return _json({"error": "The server cannot read its conversations now. Try again."}, 503)
-    return _json({"error": str(error)}, 409 if isinstance(error, BusyError) else 422)
+        return json_response(
+            {"error": "The server cannot read its conversations now. Try again."}, 503
+        )
+    return json_response({"error": str(error)}, 409 if isinstance(error, BusyError) else 422)
 
 
 ERRORS = dict.fromkeys((HTTPException, AnabranchError, AnswerRefusedError, BusyError), on_error)
@@ -236,11 +243,3 @@ ERRORS = dict.fromkeys((HTTPException, AnabranchError, AnswerRefusedError, BusyE
 
 def _shown(thread: Thread) -> dict[str, object]:
     return {"id": shown_id(thread.id), "title": thread.title, "created_at": thread.created_at}
-
-
-def _json(
-    content: object, status: int = 200, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
-    return JSONResponse(
-        encodable(content), status, {"Cache-Control": "no-store", **(headers or {})}
-    )

@@ -98,10 +98,7 @@ class AguiConnection:
         self._pauses = pauses
 
     async def request(
-        self,
-        method: str,
-        path: str,
-        json: Mapping[str, object] | None = None,
+        self, method: str, path: str, json: Mapping[str, object] | None = None
     ) -> bytes:
         """Return the body of the response to a request.
 
@@ -114,10 +111,7 @@ class AguiConnection:
             raise self._unreachable(error) from error
 
     async def _answer(
-        self,
-        method: str,
-        path: str,
-        json: Mapping[str, object] | None = None,
+        self, method: str, path: str, json: Mapping[str, object] | None = None
     ) -> bytes:
         response = await self._http.request(method, path, json=json)
         await check_response(response)

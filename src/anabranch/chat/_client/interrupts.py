@@ -133,10 +133,7 @@ class Handlers:
             visit = UrlRequest(message=message, url=about.url, elicitation_id=interrupt.id)
             return await self._otherwise.elicit(visit, step_id=interrupt.id)
         form = ElicitRequest(
-            message=message,
-            requested_schema=schema,
-            context=about.context,
-            key=about.key or None,
+            message=message, requested_schema=schema, context=about.context, key=about.key or None
         )
         return await self._otherwise.elicit(form, step_id=interrupt.id)
 

@@ -263,10 +263,7 @@ def make_plugin(
     """
     require_tool("make_plugin()", tool)
     return PluginBuilder(
-        tool,
-        expose,
-        concurrent_elicits=concurrent_elicits,
-        elicits_in_branches=elicits_in_branches,
+        tool, expose, concurrent_elicits=concurrent_elicits, elicits_in_branches=elicits_in_branches
     )
 
 

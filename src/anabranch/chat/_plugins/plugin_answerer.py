@@ -122,11 +122,7 @@ class PluginAnswerer(Absent):
     """
 
     def __init__(
-        self,
-        store: TreeStore,
-        plugins: Iterable[Plugin[Any]],
-        *,
-        otherwise: Answerer | None = None,
+        self, store: TreeStore, plugins: Iterable[Plugin[Any]], *, otherwise: Answerer | None = None
     ) -> None:
         plugins = list(plugins)
         self._store = store

@@ -12,14 +12,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 from anabranch._terminal import Console
-from anabranch.agents import (
-    Event,
-    NodeAdded,
-    TextReceived,
-    ToolEnded,
-    ToolNoticed,
-    ToolStarted,
-)
+from anabranch.agents import Event, NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
 from anabranch.chat._terminal.replies import NO_MODEL, Replies
 from anabranch.chat._terminal.session import Session
 from anabranch.chat._terminal.session_output import Output, result_text

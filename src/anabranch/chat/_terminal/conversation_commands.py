@@ -15,12 +15,7 @@ from anabranch.agents import (
 )
 from anabranch.chat._terminal.session import Command, Outputs, Session
 from anabranch.chat._terminal.session_output import Output, SessionError, result_text
-from anabranch.chat._terminal.typed_input import (
-    HOW_TO_ANSWER,
-    number_in,
-    read_answer,
-    typed_paths,
-)
+from anabranch.chat._terminal.typed_input import HOW_TO_ANSWER, number_in, read_answer, typed_paths
 from anabranch.chat._turns import UserCall, is_whole, results_at_end
 from anabranch.messages import Block, FileBlock, TextBlock
 from anabranch.tree import MOST_BYTES, STOPPED, Node, file_block, state_of

@@ -90,8 +90,7 @@ async def answer_differently(
     except InvalidTokenError as refusal:
         await _check_time(dependencies, policy.store, record.call_id)
         raise AnswerRefusedError(
-            "closed",
-            "The server has undone the effects of this call, so the call cannot continue.",
+            "closed", "The server has undone the effects of this call, so the call cannot continue."
         ) from refusal
     except Exception as error:
         # The caller sees the failed line with its error, unless the line has not even started.

@@ -77,8 +77,7 @@ def _check_names(names: Sequence[str], agent: Agent) -> None:
     own = {wire_name(name) for name in agent.tools} if names else set[str]()
     if taken := [name for name in names if wire_name(name) in own]:
         raise HTTPException(
-            422,
-            f"The server has a tool {taken[0]!r}. Give the tool of the front end another name.",
+            422, f"The server has a tool {taken[0]!r}. Give the tool of the front end another name."
         )
     twice = [name for name, count in Counter(map(wire_name, names)).items() if count > 1]
     if twice:

@@ -295,11 +295,7 @@ class LiveTurn:
                 pass
 
     async def _finish(
-        self,
-        outcome: Outcome,
-        until: float = 0.0,
-        *,
-        continues: bool = False,
+        self, outcome: Outcome, until: float = 0.0, *, continues: bool = False
     ) -> None:
         ended = self._finished(outcome)
         await self._end(*self._mapping.end(suspended=continues), ended, until=until)

@@ -46,11 +46,7 @@ class Backlog:
     """
 
     def __init__(
-        self,
-        events: RunEvents,
-        most: int | None,
-        here: Callable[[], int],
-        now: Callable[[], float],
+        self, events: RunEvents, most: int | None, here: Callable[[], int], now: Callable[[], float]
     ) -> None:
         if most is not None and most < 1:
             raise ValueError(f"max_backlog must be at least 1, or None, not {most}.")

@@ -31,11 +31,7 @@ from anabranch.chat._plugins.plugin_answerer import StoredQuestion, read_questio
 from anabranch.chat._plugins.plugin_request import ElicitId, Exposure
 from anabranch.chat._web.shown_node import named_branch
 from anabranch.errors import ToolError
-from anabranch.messages import (
-    ElicitReply,
-    ElicitRequest,
-    UrlRequest,
-)
+from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 from anabranch.tool import Tool
 from anabranch.tree import Navigator, Node, Path, open_questions
 

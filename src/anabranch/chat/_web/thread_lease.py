@@ -15,14 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from anabranch._aio import Clock, pause
-from anabranch._durable import (
-    QueuedTurn,
-    RenewedLease,
-    RunEvents,
-    TurnRecord,
-    TurnState,
-    begun,
-)
+from anabranch._durable import QueuedTurn, RenewedLease, RunEvents, TurnRecord, TurnState, begun
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 
@@ -201,12 +194,7 @@ class ThreadLease:
         return TurnLease(self._events, self._thread_id, self._clock, on_lost)
 
     async def hand_over(
-        self,
-        lease: TurnLease,
-        *,
-        is_called: bool,
-        version: str = "",
-        until: float = 0.0,
+        self, lease: TurnLease, *, is_called: bool, version: str = "", until: float = 0.0
     ) -> TurnRecord:
         """Leave the run to a worker, which finds it soon unless the engine wakes one.
 

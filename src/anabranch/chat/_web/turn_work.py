@@ -12,13 +12,7 @@ from anabranch.chat._turns import UserCall, has_returned, is_by_user, results_at
 from anabranch.chat._web.run_input import HEAD, Message, node_id
 from anabranch.errors import ToolError
 from anabranch.messages import Block, TextBlock
-from anabranch.tree import (
-    ASIDE,
-    Node,
-    Ref,
-    Surroundings,
-    surroundings_after,
-)
+from anabranch.tree import ASIDE, Node, Ref, Surroundings, surroundings_after
 from anabranch.tree import HEAD as HEAD_REF
 
 

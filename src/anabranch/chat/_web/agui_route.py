@@ -27,9 +27,9 @@ from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.front_end_input import read_front_end
-from anabranch.chat._web.message_input import GivenMessage, RunInput, given_message
+from anabranch.chat._web.message_input import RunInput, given_message
 from anabranch.chat._web.requests import ThreadBody, read_body
-from anabranch.chat._web.run_input import HEAD, Place
+from anabranch.chat._web.run_input import HEAD, Message, Place
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
@@ -57,20 +57,20 @@ def agui_route(conversations: Conversations) -> Route:
         front_end = read_front_end(wanted, conversations.agent)
         if not _is_answer(wanted):
             await _check_backlog(conversations, wanted, caller.principal)
-        follows = (
-            request.headers.get("accept") == "application/json"
-        )  # the client already follows the thread
+        # Such a client already follows the thread.
+        follows = request.headers.get("accept") == "application/json"
         with ExitStack() if follows else caller.open_stream() as place:
-            given = None if _is_answer(wanted) else given_message(wanted, _place(wanted))
-            conversation = await _conversation(conversations, wanted, given, caller.principal)
+            said, files = (
+                (None, {}) if _is_answer(wanted) else given_message(wanted, _place(wanted))
+            )
+            conversation = await _conversation(conversations, wanted, said, caller.principal)
             results = await _results(conversations, conversation, wanted)
-            if given is None:
+            if said is None:
                 after = await _resume(conversation, wanted, results, front_end)
             else:
-                if given.files:
-                    thread_id, store = conversation.thread_id, conversations.agent.store
-                    await store.add_files(thread_id, given.files)
-                said = given.message
+                if files:
+                    store = conversations.agent.store
+                    await store.add_files(conversation.thread_id, files)
                 after = await conversation.say(
                     said.text,
                     wanted.run_id,
@@ -123,7 +123,7 @@ async def _check_backlog(
 async def _conversation(
     conversations: Conversations,
     wanted: RunAgentInput,
-    given: GivenMessage | None,
+    message: Message | None,
     principal: str | None,
 ) -> Conversation:
     """Return the conversation of a run; create the thread for its first message.
@@ -134,8 +134,8 @@ async def _conversation(
         AnabranchError: if :meth:`TurnWork.check` refuses the message.
     """
     found = await conversations.find(wanted.thread_id, principal)
-    if found is None and given is not None:
-        name, message = _new_id(wanted.thread_id), given.message
+    if found is None and message is not None:
+        name = _new_id(wanted.thread_id)
         await TurnWork(conversations.agent, NEW).check(message)
         now = conversations.agent.dependencies.clock.now()
         title = message.text or ", ".join(block.name for block in message.files)

@@ -7,7 +7,6 @@ its type. An address stays an address: the model's provider fetches it, and this
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from mimetypes import guess_type
 from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -63,16 +62,8 @@ def _present_part(part: Any) -> Any:  # noqa: ANN401 - any JSON
     }
 
 
-@dataclass(frozen=True, slots=True)
-class GivenMessage:
-    """A message of a user, and the bytes of its files, by digest."""
-
-    message: Message
-    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-
-
-def given_message(wanted: RunAgentInput, place: Place) -> GivenMessage:
-    """Return the last message of a run's input; refuse a message that is not the user's.
+def given_message(wanted: RunAgentInput, place: Place) -> tuple[Message, Mapping[str, bytes]]:
+    """Return the user's message at the end of a run's input, and the bytes of its files by digest.
 
     Raises:
         HTTPException: if the last message is not the user's, or one of its files is refused.
@@ -84,14 +75,14 @@ def given_message(wanted: RunAgentInput, place: Place) -> GivenMessage:
             422, "A run starts with a message of the user, the result of a tool, or resume."
         )
     if isinstance(last.content, str):
-        return GivenMessage(Message(last.content, place))
+        return Message(last.content, place), {}
     text = "\n".join(part.text for part in last.content if part.type == "text")
     parts = [part for part in last.content if part.type != "text"]
     if len(parts) > MOST_FILES:
         raise HTTPException(422, f"A message can have {MOST_FILES} files, got {len(parts)}.")
     files: dict[str, bytes] = {}
     blocks = tuple(_block(part, files) for part in parts)
-    return GivenMessage(Message(text, place, blocks), files)
+    return Message(text, place, blocks), files
 
 
 def _block(part: _FilePart, files: dict[str, bytes]) -> FileBlock:

@@ -27,8 +27,7 @@ from anabranch._durable import (
 )
 from anabranch._engine import Answer, Ask, Journal, discard
 from anabranch.agents import AgentDependencies
-from anabranch.chat._web.answer_checks import AnswerRefusedError
-from anabranch.chat._web.pending_questions import errors_in
+from anabranch.chat._web.answer_checks import EFFECTS_UNDONE, AnswerRefusedError, check_form
 from anabranch.errors import AnabranchError, InvalidTokenError, StoreError
 from anabranch.messages import ElicitReply
 from anabranch.tool import Runtime, Tool
@@ -89,9 +88,7 @@ async def answer_differently(
         raise
     except InvalidTokenError as refusal:
         await _check_time(dependencies, policy.store, record.call_id)
-        raise AnswerRefusedError(
-            "closed", "The server has undone the effects of this call, so the call cannot continue."
-        ) from refusal
+        raise AnswerRefusedError("closed", EFFECTS_UNDONE) from refusal
     except Exception as error:
         # The caller sees the failed line with its error, unless the line has not even started.
         ended = await policy.store.find(journal.line)
@@ -157,8 +154,4 @@ def _check(asked: RoundRecord, step_id: str, reply: ElicitReply) -> None:
             "closed", f"{step_id!r} is no question of this round that asks the user."
         )
     form = request.get("requested_schema")
-    if errors := errors_in(form if isinstance(form, dict) else None, reply):
-        message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
-        raise AnswerRefusedError(
-            "invalid", f"The answer does not fit the question's form: {message}.", errors
-        )
+    check_form(form if isinstance(form, dict) else None, reply)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from anabranch.agents import (
     Agent,
@@ -13,7 +15,7 @@ from anabranch.agents import (
     is_in_front_end,
     line_at_head,
 )
-from anabranch.chat._web.pending_questions import FieldError, PendingQuestion, Questions
+from anabranch.chat._web.pending_questions import FieldError, PendingQuestion, Questions, errors_in
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
 from anabranch.tree import Node, Surroundings
@@ -22,7 +24,7 @@ BY_MESSAGE = "The front end runs this tool: it sends the result as a tool messag
 ANSWERED = "The question already has another answer."
 OPEN = "The question is still open: answer it in its conversation."
 TOO_LATE = "The time for an answer is over: the tool continues without one."
-UNDONE = "The server has undone the effects of this call, so the call cannot continue."
+EFFECTS_UNDONE = "The server has undone the effects of this call, so the call cannot continue."
 
 
 class AnswerRefusedError(Exception):
@@ -95,7 +97,7 @@ class AnswerChecks:
             raise AnswerRefusedError("open", OPEN)
         await self._check(read, is_answered=True)
         if await self._questions.is_undone(read.question, read.around):
-            raise AnswerRefusedError("closed", UNDONE)
+            raise AnswerRefusedError("closed", EFFECTS_UNDONE)
         return read
 
     async def _read(self, question_id: str, given: ElicitReply | FrontEndResult) -> CheckedAnswer:
@@ -137,9 +139,19 @@ class AnswerChecks:
             raise AnswerRefusedError("expired", str(error)) from error
         if shown is None:
             raise AnswerRefusedError("expired", "The question has expired: its call has ended.")
-        if errors := self._questions.errors(shown, read.reply):
-            message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
-            raise AnswerRefusedError(
-                "invalid", f"The answer does not fit the question's form: {message}.", errors
-            )
+        if not isinstance(read.reply, FrontEndResult):
+            check_form(shown.form, read.reply)
         return shown
+
+
+def check_form(form: Mapping[str, Any] | None, reply: ElicitReply) -> None:
+    """Check that an answer fits the form of its question, ``None`` for a question without one.
+
+    Raises:
+        AnswerRefusedError: if the answer does not fit.
+    """
+    if errors := errors_in(form, reply):
+        message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
+        raise AnswerRefusedError(
+            "invalid", f"The answer does not fit the question's form: {message}.", errors
+        )

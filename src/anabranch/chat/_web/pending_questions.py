@@ -20,9 +20,7 @@ from anabranch._schemas import filled_in, misfits
 from anabranch._text import number_problem
 from anabranch.agents import (
     AgentDependencies,
-    FrontEndResult,
     PathEnd,
-    Reply,
     branch_around,
     is_in_front_end,
 )
@@ -195,12 +193,6 @@ class Questions:
             tool_call_id=stored.tool_use_id if stored.kind == "call" else None,
         )
 
-    def errors(self, question: PendingQuestion, reply: Reply) -> list[FieldError]:
-        """Return the errors in the fields of an accepted answer."""
-        if isinstance(reply, FrontEndResult):
-            return []
-        return errors_in(question.form, reply)
-
 
 def _continues_at(stored: StoredQuestion, path: Path) -> float | None:
     """Return when the tool continues without an answer, ``None`` if it waits without end."""
@@ -213,29 +205,24 @@ def _continues_at(stored: StoredQuestion, path: Path) -> float | None:
 
 def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldError]:
     """Return the errors in the fields of an accepted answer to a question with this ``form``."""
-    wrong = _wrong_numbers(reply.content or {})
-    if reply.action != "accept" or form is None or wrong:
-        return wrong
-    found = misfits(form, filled_in(form, reply.content or {}))
+    content = reply.content or {}
+    numbers = ((name, number_problem(value)) for name, value in content.items())  # such as 1e999
+    found = [(name, problem) for name, problem in numbers if problem]
+    if reply.action == "accept" and form is not None and not found:
+        found = misfits(form, filled_in(form, content))
     return [FieldError(field=field, message=message) for field, message in found]
-
-
-def _wrong_numbers(content: Mapping[str, Any]) -> list[FieldError]:
-    """Return an error for each field whose number JSON cannot represent, such as 1e999."""
-    found = {name: number_problem(value) for name, value in content.items()}
-    return [FieldError(field=name, message=problem) for name, problem in found.items() if problem]
 
 
 def _as_interrupt(question: PendingQuestion) -> Interrupt:
     """Return a question in the form of an interrupt of AG-UI."""
-    data = question.model_dump(mode="json", by_alias=True)
+    data, until = question.model_dump(mode="json", by_alias=True), question.expires_at
     return Interrupt(
         id=question.interrupt_id,
         subagent_run_id=None if question.branch is None else question.branch["id"],
         reason="input_required",
         message=question.message,
         response_schema=question.form,
-        expires_at=_as_time(question.expires_at),
+        expires_at=None if until is None else datetime.fromtimestamp(until, UTC).isoformat(),
         metadata={
             "toolName": question.id.tool_name,
             "key": question.id.key,
@@ -244,7 +231,3 @@ def _as_interrupt(question: PendingQuestion) -> Interrupt:
             **{name: data[name] for name in SHOWN},
         },
     )
-
-
-def _as_time(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()

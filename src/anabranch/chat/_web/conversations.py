@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, NoReturn
 
 from anabranch._aio import Clock, cancel_and_wait, pause
 from anabranch._asking import Capabilities
@@ -133,9 +133,7 @@ class Conversations:
         )
         self.questions: Questions = Questions(
             self.agent.dependencies,
-            lambda: {
-                each.name: each.tool for each in self.agent.tools.values() if _is_called(each)
-            },
+            self._called_tools,
             {plugin.mcp.name: plugin.server for plugin in plugins},
         )
         self.modules: dict[str, PageModule] = {
@@ -147,6 +145,10 @@ class Conversations:
         self._threads: dict[str, Conversation] = {}
         self.backlog: Backlog = Backlog(self._events, max_backlog, self._untaken, now)
         self.upkeep: Upkeep = Upkeep(self.agent, self._events, self.backlog)
+
+    def _called_tools(self) -> dict[str, Tool[Any]]:
+        tools = self.agent.tools.values()
+        return {each.name: each.tool for each in tools if isinstance(each, CalledTool)}
 
     async def find(self, thread_id: str, principal: str | None) -> Conversation | None:
         """Return the conversation of a thread, ``None`` if ``principal`` has no such thread."""
@@ -241,7 +243,8 @@ class Conversations:
         self.stopping = stopping = asyncio.Event()
         self._works_here = self._works_here and concurrency is not None
         ends_here = self._works_here and not is_lasting(self.agent.dependencies.calls.store)
-        tasks = [asyncio.ensure_future(each) for each in self._parts(concurrency)]
+        work = () if concurrency is None else (self._work(concurrency),)
+        tasks = [asyncio.ensure_future(each) for each in (*work, *self.upkeep.jobs())]
         try:
             yield
         finally:
@@ -252,11 +255,6 @@ class Conversations:
             if ends_here:
                 await self._end_calls()
             await self.close()
-
-    def _parts(self, concurrency: int | None) -> Iterator[Awaitable[object]]:
-        if concurrency is not None:
-            yield self._work(concurrency)
-        yield from self.upkeep.jobs()
 
     async def _work(self, concurrency: int) -> None:
         """Work on runs for which the engine wakes this process, and on due runs in the store."""
@@ -280,9 +278,8 @@ class Conversations:
             await pause(self.agent.dependencies.clock, TAKE_AGAIN)
 
     async def _end_calls(self) -> None:
-        tools = {each.name: each.tool for each in self.agent.tools.values() if _is_called(each)}
         try:
-            left = await end_calls(self.agent.dependencies, tools)
+            left = await end_calls(self.agent.dependencies, self._called_tools())
         except StoreError as error:
             logger.warning("could not undo the effects of open calls: %s", error)
             return
@@ -301,10 +298,6 @@ class Conversations:
                 for conversation in self._threads.values():
                     await conversation.close()
         await self._events.close()
-
-
-def _is_called(tool: AgentTool) -> TypeGuard[CalledTool]:
-    return isinstance(tool, CalledTool)
 
 
 async def _write(store: TreeStore, added: Addition) -> None:

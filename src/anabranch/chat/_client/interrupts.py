@@ -83,7 +83,11 @@ class Handlers:
         """
         asked = [(each, _metadata_of(each)) for each in interrupts]
         for interrupt, about in asked:
-            self._check(interrupt, about)
+            if self._otherwise is None and self._plugin(about) is None:
+                raise ChatClientError(
+                    f"No handler answers the question {interrupt.message!r} ({about.key or '?'}"
+                    f" of the tool {about.tool_name or '?'}). Give the tool's plugin, or otherwise=."
+                )
         replies = await all_of(self._reply(*each) for each in asked)
         return [
             _entry(interrupt, reply) for interrupt, reply in zip(interrupts, replies, strict=True)
@@ -91,18 +95,6 @@ class Handlers:
 
     def _plugin(self, about: _Metadata) -> PluginClient | None:
         return self._plugins.find(about.tool_name, about.key)
-
-    def _check(self, interrupt: Interrupt, about: _Metadata) -> None:
-        """Check that a plugin or another answerer can answer an interrupt.
-
-        Raises:
-            ChatClientError: if no handler answers the interrupt.
-        """
-        if self._otherwise is None and self._plugin(about) is None:
-            raise ChatClientError(
-                f"No handler answers the question {interrupt.message!r} ({about.key or '?'}"
-                f" of the tool {about.tool_name or '?'}). Give the tool's plugin, or otherwise=."
-            )
 
     async def _reply(self, interrupt: Interrupt, about: _Metadata) -> ElicitReply:
         """Return the answer to an interrupt, ``decline`` for a refused one."""
@@ -142,13 +134,10 @@ def _metadata_of(interrupt: Interrupt) -> _Metadata:
     try:
         return _Metadata.model_validate(interrupt.metadata or {})
     except ValidationError as problem:
-        raise _unreadable(interrupt) from problem
-
-
-def _unreadable(interrupt: Interrupt) -> ChatClientError:
-    return ChatClientError(
-        f"The server's question {interrupt.message!r} has a form that this release does not know."
-    )
+        raise ChatClientError(
+            f"The server's question {interrupt.message!r} has a form that this release does not"
+            " know."
+        ) from problem
 
 
 def _entry(interrupt: Interrupt, reply: ElicitReply) -> ResumeEntry:

@@ -26,8 +26,6 @@ from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.messages import text_of
 from anabranch.tree import Node
 
-UNKNOWN = "No tool call has the toolCallId {!r}."
-OURS = "The server returns the result of the tool {!r}."
 NONE_WAITS = "No tool of the front end waits for a result."
 
 
@@ -100,11 +98,13 @@ async def _check_known(agent: Agent, end: PathEnd, given: ToolMessage) -> None:
     if use is not None:
         result = result_at(around, use_id)
         if result is None or given.content != text_of(result.pending or result.content):
-            raise AnswerRefusedError("invalid", OURS.format(use.name))
+            raise AnswerRefusedError(
+                "invalid", f"The server returns the result of the tool {use.name!r}."
+            )
     elif not _is_called(callers, use_id):
         tree = await agent.store.tree(around.thread.id)  # a branch may have called the tool
         if not _is_called(tree.nodes, use_id):
-            raise AnswerRefusedError("unknown", UNKNOWN.format(use_id))
+            raise AnswerRefusedError("unknown", f"No tool call has the toolCallId {use_id!r}.")
 
 
 def _is_called(nodes: Sequence[Node], use_id: str) -> bool:

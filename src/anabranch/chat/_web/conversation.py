@@ -190,7 +190,7 @@ class Conversation:
             ToolError: if no turn ended at the node.
         """
         async with self._lock:
-            await self._work.check_retry(node_id)
+            await self._work.retried_at(node_id)  # raises before a run starts
             turn = self._new_turn()
             try:
                 await turn.begin(started(self.log.shown_id, run_id))

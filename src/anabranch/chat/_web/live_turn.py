@@ -246,12 +246,10 @@ class LiveTurn:
         Without a question, the run waits for calls of the front end's tools: AG-UI ends it as a
         success. With ``until``, a worker looks at the thread then, unless another run starts before.
         """
+        outcome: Outcome = RunFinishedSuccessOutcome(type="success")
         if interrupts:
-            asked = RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
-            await self._finish(asked, until, continues=True)
-        else:
-            success = RunFinishedSuccessOutcome(type="success")
-            await self._finish(success, until, continues=True)
+            outcome = RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
+        await self._finish(outcome, until, continues=True)
 
     async def succeed(self, *, is_empty: bool = False) -> None:
         """Report that the turn has ended; ``is_empty`` marks a turn without any work."""

@@ -214,22 +214,17 @@ class ThreadLease:
         await self._events.move(self._thread_id, lease.turn, waits)
         return waits
 
-    async def rouse(self) -> TurnRecord | None:
-        """Make a run that waits for a time due now; return the run, ``None`` if none waits."""
-        run = await self.open_run()
-        if run is None or run.state is not TurnState.WAITING:
-            return None
-        sought = run.called(self._clock.now())
-        return sought if await self._events.move(self._thread_id, run, sought) else None
-
     async def ask_to_stop(self, call: Callable[[TurnRecord], Awaitable[object]]) -> None:
         """Ask the unfinished run to stop, and wait for its end.
 
         If the run sleeps, ``call`` wakes a worker, which ends the run.
         """
         asked = await self._log.put(STOP)
-        if (run := await self.rouse()) is not None:
-            await call(run)
+        run = await self.open_run()
+        if run is not None and run.state is TurnState.WAITING:
+            due = run.called(self._clock.now())
+            if await self._events.move(self._thread_id, run, due):
+                await call(due)
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):  # by then, a dead process has lost the lease
                 await self._until(asked, RUN_ENDS)

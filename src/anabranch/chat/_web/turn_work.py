@@ -44,15 +44,7 @@ class TurnWork:
                 raise ToolError(f"This conversation has no node {message.at!r}.")
         UserCall.read(self._agent, message.text)
 
-    async def check_retry(self, node_id: str) -> None:
-        """Check that the turn that ended at a node has no reply, and was not retried.
-
-        Raises:
-            ToolError: if no turn ended there, or the turn was retried.
-        """
-        await self._retried_at(node_id)
-
-    async def _retried_at(self, node_id: str) -> str:
+    async def retried_at(self, node_id: str) -> str:
         """Return the node from which to retry a turn that ended at ``node_id`` without a reply.
 
         The node is the last one that the model, or a tool called by the user, had to reply to. If a
@@ -60,7 +52,7 @@ class TurnWork:
         is repeated.
 
         Raises:
-            ToolError: if no turn ended there.
+            ToolError: if no turn ended there, or the turn was retried.
         """
         around = await self._agent.store.around(self._thread_id, node_id)
         if around is None or around.last.id not in around.ends:
@@ -83,7 +75,7 @@ class TurnWork:
             ToolError: if no turn ended there, or the turn was retried.
         """
         store = self._agent.store
-        await store.set_ref(self._thread_id, Ref(HEAD_REF, await self._retried_at(node_id)))
+        await store.set_ref(self._thread_id, Ref(HEAD_REF, await self.retried_at(node_id)))
         await store.end_turn(node_id, None)
 
     async def run(self, run_id: str, message: Message | None, *, is_new: bool = False) -> Node:

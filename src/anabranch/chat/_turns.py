@@ -20,12 +20,7 @@ BATCH: frozenset[str] = ASIDE | {"results"}
 
 @dataclass(frozen=True, slots=True)
 class UserCall:
-    """A user's call of a tool, made by a message and not by the model.
-
-    Attributes:
-        tool: the name of the tool.
-        arguments: the arguments that the user typed.
-    """
+    """A user's call of a tool, made by a message and not by the model."""
 
     tool: str
     arguments: Mapping[str, JsonValue]
@@ -54,16 +49,8 @@ class UserCall:
 async def end_turn(agent: Agent, thread_id: str, node_id: str | None, error: str | None) -> None:
     """Store that a turn ended by a stop or an error, at its last node, unless it has a whole reply.
 
-    A stop or a failure may come after the whole reply: then there is nothing to retry.
-
-    Args:
-        agent: the turn's agent.
-        thread_id: the turn's thread.
-        node_id: the turn's last node.
-        error: the reason of a failure; ``None`` if a user stopped the turn.
-
-    Raises:
-        StoreError: if the store fails.
+    A stop or a failure may come after the whole reply: then there is nothing to retry. ``error`` is the
+    reason of a failure; ``None`` if a user stopped the turn.
     """
     around = await agent.store.around(thread_id, node_id)
     if around is not None and not _has_replied(around):

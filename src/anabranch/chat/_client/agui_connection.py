@@ -76,7 +76,6 @@ def run_input(
 
 
 def new_id(kind: str) -> str:
-    """Return a new id with the prefix ``kind``."""
     return f"{kind}_{secrets.token_hex(8)}"
 
 
@@ -86,11 +85,9 @@ def path_of(thread_id: str, what: str) -> str:
 
 
 class AguiConnection:
-    """Sends requests to one chat server.
+    """Sends requests to one chat server, and reconnects after each of ``pauses``, in seconds.
 
-    Args:
-        http: carries them; its base URL is the application's.
-        pauses: seconds before each attempt to connect again.
+    A method raises :class:`ChatClientError` if the server is unreachable, or refuses the request.
     """
 
     def __init__(self, http: httpx2.AsyncClient, pauses: Sequence[float] = PAUSES) -> None:
@@ -100,11 +97,7 @@ class AguiConnection:
     async def request(
         self, method: str, path: str, json: Mapping[str, object] | None = None
     ) -> bytes:
-        """Return the body of the response to a request.
-
-        Raises:
-            ChatClientError: if the server is unreachable, or refuses the request.
-        """
+        """Return the body of the response to a request."""
         try:
             return await self._answer(method, path, json)
         except httpx2.TransportError as error:
@@ -118,11 +111,6 @@ class AguiConnection:
         return response.content
 
     async def state(self, thread_id: str) -> ThreadState:
-        """Return the state of a thread, as the server reports it.
-
-        Raises:
-            ChatClientError: if :meth:`request` raises it.
-        """
         return read_text(ThreadState, await self.request("GET", path_of(thread_id, "tree")))
 
     async def run(self, wanted: RunAgentInput, *, after: str = "") -> AsyncGenerator[Event]:
@@ -131,9 +119,6 @@ class AguiConnection:
         With ``after``, follow the run in progress from that event instead of starting one. A custom
         event ``anabranch.missed`` marks a gap that the server cannot fill. If a new connection finds
         no run in progress, the last event may be any event.
-
-        Raises:
-            ChatClientError: if the server is unreachable, or refuses the run.
         """
         seen, pauses, sent = after, iter(self._pauses), False
         while True:
@@ -193,11 +178,7 @@ def _body(wanted: RunAgentInput) -> dict[str, Any]:
 
 
 def _event(data: str) -> Event | None:
-    """Return the event in ``data``, ``None`` if this release does not know its type.
-
-    Raises:
-        ChatClientError: if ``data`` is no event.
-    """
+    """Return the event in ``data``, ``None`` if this release does not know its type."""
     try:
         return _EVENT.validate_json(data)
     except ValidationError as problem:

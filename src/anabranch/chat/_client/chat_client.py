@@ -245,11 +245,7 @@ async def _last_node(connection: AguiConnection, thread_id: str) -> Event:
 
 
 def _split(url: str) -> tuple[str, str | None]:
-    """Return the address ``url`` without its query, and the token from the query.
-
-    Raises:
-        ValueError: if ``url`` is no address of a server.
-    """
+    """Return the address ``url`` without its query, and the token from the query."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.netloc:
         raise ValueError(f"{url!r} is no address of a chat. Give one such as http://host:8080/.")

@@ -78,11 +78,7 @@ class _Refusal(BaseModel):
 
 
 async def check_response(response: httpx2.Response) -> None:
-    """Check that the server answered a request without an error.
-
-    Raises:
-        ChatClientError: if the server refused the request, or failed.
-    """
+    """Raise ``ChatClientError`` if the server refused a request, or failed."""
     if response.is_success:
         return
     status = response.status_code
@@ -104,11 +100,7 @@ async def check_response(response: httpx2.Response) -> None:
 
 
 def read_text(model: type[B], text: str | bytes) -> B:
-    """Return the server's response ``text`` as an instance of ``model``.
-
-    Raises:
-        ChatClientError: if the text does not fit.
-    """
+    """Return the server's response as an instance of ``model``; raise ``ChatClientError`` otherwise."""
     try:
         return model.model_validate_json(text)
     except ValidationError as problem:
@@ -146,7 +138,6 @@ class ReplyReader:
         self.reply: ChatReply = ChatReply()
 
     def read(self, event: Event) -> None:
-        """Read one more event of the turn."""
         if getattr(event, "subagent_run_id", None) is not None:
             return
         match event:
@@ -162,7 +153,6 @@ class ReplyReader:
                 pass
 
     def read_node(self, node: Mapping[str, Any]) -> None:
-        """Read one more node, as the JSON export of the thread has it."""
         if node.get("kind") == "assistant":
             blocks = cast("list[Mapping[str, Any]]", node.get("content") or [])
             text = "".join(str(each["text"]) for each in blocks if each.get("type") == "text")

@@ -32,7 +32,6 @@ class OpenQuestion(BaseModel):
     context: JsonValue = None
 
     def as_interrupt(self) -> Interrupt:
-        """Return the question as the interrupt that ends a run."""
         shown = self.model_dump(include={"url", "params", "handoff", "context"})
         ids = {to_camel(name): value for name, value in self.id.model_dump().items()}
         return Interrupt(
@@ -61,10 +60,6 @@ class _Metadata(BaseModel):
 
 class Handlers:
     """Answers each interrupt by the plugin of the tool that asks, or by ``otherwise``.
-
-    Args:
-        plugins: answer the questions of their tools.
-        otherwise: answers questions of tools without a plugin.
 
     Raises:
         ValueError: if two plugins are for tools of the same name.

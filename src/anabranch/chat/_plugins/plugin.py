@@ -270,11 +270,7 @@ def make_plugin(
 def _by_key(
     tool: Tool[Any], handled: Iterable[Handled], shown: Iterable[Shown]
 ) -> tuple[dict[str, ElicitHandler[Any]], dict[str, str | Path | Traversable]]:
-    """Return the handlers and the page modules by the keys of the tool's elicitations.
-
-    Raises:
-        ValueError: if :class:`Plugin` raises it.
-    """
+    """Return the handlers and the page modules by the keys of the tool's elicitations."""
     declared = {each.key: each for each in tool.elicits}
     if not declared:
         raise ValueError(
@@ -302,11 +298,7 @@ def _by_key(
 def _unique(
     tool: Tool[Any], given: Iterable[tuple[Elicitation[Any] | str, V]]
 ) -> tuple[dict[str, V], set[str]]:
-    """Return the given values by the key of their elicitation, and the keys given twice.
-
-    Raises:
-        ValueError: if an elicitation belongs to another tool.
-    """
+    """Return the given values by the key of their elicitation, and the keys given twice."""
     declared = {each.key: each for each in tool.elicits}
     found: dict[str, V] = {}
     twice: set[str] = set()

@@ -149,11 +149,7 @@ class PageModule:
 
 
 def read_module(file: str | Path | Traversable) -> PageModule:
-    """Return the ES module that ``file`` contains.
-
-    Raises:
-        ValueError: if ``file`` cannot be read.
-    """
+    """Return the ES module that ``file`` contains; raise ``ValueError`` if it cannot be read."""
     try:
         source = (Path(file) if isinstance(file, str) else file).read_bytes()
     except OSError as error:

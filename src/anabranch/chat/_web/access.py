@@ -53,21 +53,13 @@ class Caller:
     streams: Shares
 
     def check_run(self) -> None:
-        """Count a run that the caller wants to start; refuse a run over the limit.
-
-        Raises:
-            HTTPException: if the caller started too many.
-        """
+        """Count a run that the caller wants to start; refuse a run over the limit."""
         seconds = self.rates.run(self.counted_as)
         if seconds:
             raise too_many("messages and answers", seconds)
 
     def open_stream(self) -> ExitStack:
-        """Count one more open stream of events, until the returned stack is closed.
-
-        Raises:
-            HTTPException: if the caller has the most streams that one may have.
-        """
+        """Count one more open stream of events, until the returned stack is closed; refuse too many."""
         place = ExitStack()
         try:
             place.enter_context(self.streams.place(self.counted_as))
@@ -88,7 +80,6 @@ def caller_of(request: Request) -> Caller:
 
 
 def too_many(what: str, seconds: int) -> HTTPException:
-    """Return the error response for a request over a rate limit."""
     return _later(f"Too many {what}. Try again in {seconds} s.", seconds)
 
 
@@ -174,7 +165,6 @@ class Access:
         self._wrong_origin = ThrottledWarning(logger)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -222,11 +212,7 @@ class Access:
         return None
 
     async def _unknown_caller(self, request: Request) -> Response | None:
-        """Return the error response to a request of an unknown caller, ``None`` for a known one.
-
-        Raises:
-            HTTPException: if the authentication raises it, or the caller sent too many requests.
-        """
+        """Return the error response to a request of an unknown caller, ``None`` for a known one."""
         principal = await self._authenticate(request) if self._authenticate is not None else None
         counted = counted_as(request, principal)
         caller = Caller(principal or None, counted, self._rates, self._streams)

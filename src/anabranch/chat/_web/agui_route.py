@@ -44,8 +44,6 @@ RUN_ID = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{LONGEST_RUN_ID}}}")
 
 
 def agui_route(conversations: Conversations) -> Route:
-    """Return the route of the AG-UI endpoint."""
-
     async def run(request: Request) -> Response:
         wanted = await read_body(request, RunInput)
         if RUN_ID.fullmatch(wanted.run_id) is None:
@@ -97,11 +95,7 @@ def _is_answer(wanted: RunAgentInput) -> bool:
 async def _results(
     conversations: Conversations, conversation: Conversation, wanted: RunAgentInput
 ) -> dict[str, FrontEndResult]:
-    """Return the results of the front end's tools among the messages of a run.
-
-    Raises:
-        AnswerRefusedError: if such a run has a result for another tool.
-    """
+    """Return the results of the front end's tools among the messages of a run."""
     read = new_results if wanted.resume or not _is_answer(wanted) else all_results
     return await read(conversations.agent, conversation.thread_id, wanted.messages)
 
@@ -109,11 +103,7 @@ async def _results(
 async def _check_backlog(
     conversations: Conversations, wanted: RunAgentInput, principal: str | None
 ) -> None:
-    """Check that few enough runs wait, before the server stores anything of another run.
-
-    Raises:
-        HTTPException: if too many runs wait, unless this run has started before.
-    """
+    """Refuse a new run if too many runs wait, before the server stores anything of the run."""
     if seconds := await conversations.backlog.add():
         found = await conversations.find(wanted.thread_id, principal)
         if found is None or await found.log.begun(wanted.run_id) is None:
@@ -126,13 +116,7 @@ async def _conversation(
     message: Message | None,
     principal: str | None,
 ) -> Conversation:
-    """Return the conversation of a run; create the thread for its first message.
-
-    Raises:
-        HTTPException: if another principal has the thread, if a missing thread is to be resumed, or
-            if the id of a new thread cannot be part of an address.
-        AnabranchError: if :meth:`TurnWork.check` refuses the message.
-    """
+    """Return the conversation of a run; create the thread for its first message."""
     found = await conversations.find(wanted.thread_id, principal)
     if found is None and message is not None:
         name = _new_id(wanted.thread_id)
@@ -159,11 +143,7 @@ async def _resume(
     results: Mapping[str, FrontEndResult],
     front_end: FrontEnd,
 ) -> int:
-    """Answer the open questions of a conversation; return the number of the last event before.
-
-    Raises:
-        AnswerRefusedError: if an answer is refused.
-    """
+    """Answer the open questions of a conversation; return the number of the last event before."""
     replies = {entry.interrupt_id: _reply(entry) for entry in wanted.resume or []}
     after = await conversation.answer({**replies, **results}, wanted.run_id, front_end)
     if after is None:  # the questions had these answers: the run is empty

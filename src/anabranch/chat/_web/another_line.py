@@ -66,7 +66,6 @@ async def answer_differently(
     Raises:
         AnswerRefusedError: if the question does not exist, the answer does not fit, another client
             has yet to answer the question, the call's effects are undone, or its time is over.
-        StoreError: if the store fails.
     """
     await _check_time(dependencies, policy.store, record.call_id)
     asked = await _round_that_asked(policy.store, record, step_id)
@@ -100,12 +99,7 @@ async def answer_differently(
 
 
 async def _check_time(dependencies: AgentDependencies, store: CallStore, call_id: str) -> None:
-    """Check that the deadline of a call is not over.
-
-    Raises:
-        AnswerRefusedError: if the call has expired, or is about to.
-        StoreError: if the store fails.
-    """
+    """Refuse an answer after the deadline of a call, or after its effects are undone."""
     record, now = await store.find(call_id), dependencies.clock.now()
     if record is None:
         return

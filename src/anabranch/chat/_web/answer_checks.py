@@ -45,12 +45,9 @@ class AnswerRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnswer:
-    """An answer, with its question and the path to the question.
+    """An answer in the stored form, with its question.
 
-    Attributes:
-        question: the question.
-        reply: the answer in the stored form.
-        around: the surroundings of the last node on the question's line at the time of the check.
+    ``around``: the surroundings of the last node on the question's line at the time of the check.
     """
 
     question: Node
@@ -59,7 +56,7 @@ class CheckedAnswer:
 
 
 class AnswerChecks:
-    """Checks answers to the questions of one thread."""
+    """Checks answers to the questions of one thread; a refusal is an :class:`AnswerRefusedError`."""
 
     def __init__(self, agent: Agent, questions: Questions, thread_id: str) -> None:
         self._agent = agent
@@ -69,11 +66,7 @@ class AnswerChecks:
     async def first(
         self, question_id: str, given: ElicitReply | FrontEndResult
     ) -> CheckedAnswer | None:
-        """Check the first answer to a question; return ``None`` if the same answer is stored.
-
-        Raises:
-            AnswerRefusedError: if the question takes no answer, or not this one.
-        """
+        """Check the first answer to a question; return ``None`` if the same answer is stored."""
         read = await self._read(question_id, given)
         before = await given_answer(self._agent, read.question, read.around)
         if isinstance(before, TimeOver):
@@ -86,11 +79,7 @@ class AnswerChecks:
         return read
 
     async def another(self, question_id: str, given: ElicitReply) -> CheckedAnswer:
-        """Check a second, different answer to a question that has an answer.
-
-        Raises:
-            AnswerRefusedError: if the question takes no answer, or not this one.
-        """
+        """Check a second, different answer to a question that has an answer."""
         read = await self._read(question_id, given)
         if await given_answer(self._agent, read.question, read.around) is None:
             await self._check_time(read)
@@ -101,11 +90,7 @@ class AnswerChecks:
         return read
 
     async def _read(self, question_id: str, given: ElicitReply | FrontEndResult) -> CheckedAnswer:
-        """Find the question in the thread; return it with the unchecked answer.
-
-        Raises:
-            AnswerRefusedError: if the question does not exist, or the answer is of another kind.
-        """
+        """Find the question in the thread; return it with the unchecked answer."""
         around = await line_at_head(self._agent.store, self._thread_id, question_id)
         nodes = () if around is None else around.nodes
         node = next((each for each in nodes if each.id == question_id), None)
@@ -116,21 +101,13 @@ class AnswerChecks:
         return CheckedAnswer(node, given, around)
 
     async def _check_time(self, read: CheckedAnswer) -> None:
-        """Check that the first answer to a question is in time and fits the form.
-
-        Raises:
-            AnswerRefusedError: if the answer is late, or does not fit.
-        """
+        """Check that the first answer to a question is in time and fits the form."""
         shown, now = await self._check(read), self._agent.dependencies.clock.now()
         if shown.continues_at is not None and shown.continues_at <= now:
             raise AnswerRefusedError("expired", TOO_LATE)
 
     async def _check(self, read: CheckedAnswer, *, is_answered: bool = False) -> PendingQuestion:
-        """Check that the question's call is open and the answer fits; return the question.
-
-        Raises:
-            AnswerRefusedError: if the call has expired, or the answer does not fit.
-        """
+        """Check that the question's call is open and the answer fits; return the question."""
         try:
             shown = await self._questions.unexpired(
                 read.question, read.around, is_answered=is_answered
@@ -145,11 +122,7 @@ class AnswerChecks:
 
 
 def check_form(form: Mapping[str, Any] | None, reply: ElicitReply) -> None:
-    """Check that an answer fits the form of its question, ``None`` for a question without one.
-
-    Raises:
-        AnswerRefusedError: if the answer does not fit.
-    """
+    """Refuse an answer that does not fit the form of its question, ``None`` without a form."""
     if errors := errors_in(form, reply):
         message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
         raise AnswerRefusedError(

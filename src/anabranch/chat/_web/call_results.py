@@ -37,11 +37,7 @@ def ends_with_results(messages: Sequence[Message]) -> bool:
 async def new_results(
     agent: Agent, thread_id: str, messages: Sequence[Message]
 ) -> dict[str, FrontEndResult]:
-    """Return the results of the front end's open calls, by the ids of the calls' nodes.
-
-    Raises:
-        HTTPException: if a result has more than text.
-    """
+    """Return the results of the front end's open calls, by the ids of the calls' nodes."""
     if not (given := _given(messages)):
         return {}
     end = await end_of(agent, thread_id)
@@ -62,7 +58,6 @@ async def all_results(
     Raises:
         AnswerRefusedError: if a result is for no call or for a tool of the server, or two results
             are for one call.
-        HTTPException: if a result has more than text.
     """
     end = await end_of(agent, thread_id)
     if end is None:
@@ -87,11 +82,7 @@ async def all_results(
 
 
 async def _check_known(agent: Agent, end: PathEnd, given: ToolMessage) -> None:
-    """Check that a tool message repeats a known result, or is for another call of the thread.
-
-    Raises:
-        AnswerRefusedError: if the message is for no call, or differs from the server's own result.
-    """
+    """Refuse a tool message, unless it repeats a known result or is for another call of the thread."""
     use_id, around = given.tool_call_id, end.around
     callers = [node for node in around.nodes if node.tool_uses]
     use = next((use for node in callers[-1:] for use in node.tool_uses if use.id == use_id), None)

@@ -44,13 +44,7 @@ LARGEST_VALUE = 20_000
 
 
 class CallsRoom:
-    """The routes that list and show recorded calls, and answer their questions differently.
-
-    Args:
-        conversations: has the agent, and the conversations that calls are part of.
-        policy: has the store of calls.
-        shows: an ``outline``, or ``values`` as well.
-    """
+    """The routes that list and show recorded calls, and answer their questions differently."""
 
     def __init__(
         self, conversations: Conversations, policy: Durability, shows: RecordedCalls
@@ -68,7 +62,6 @@ class CallsRoom:
         ]
 
     async def calls(self, request: Request) -> Response:
-        """Return one page of the list of recorded calls."""
         query = request.query_params
         status, limit = query.get("status"), query.get("limit", str(PAGE))
         if status is not None and status not in NAMED:
@@ -87,7 +80,6 @@ class CallsRoom:
         return json_response({"shows": self._shows, "calls": shown})
 
     async def call(self, request: Request) -> Response:
-        """Return one recorded call."""
         record = await self._find(request.path_params["id"])
         now = self._agent.dependencies.clock.now()
         call = await read_call(self._policy.store, record, now)

@@ -51,18 +51,8 @@ LOOK = "look"
 class Conversation:
     """The conversation in one thread: starts runs, takes answers, and stops runs.
 
-    Args:
-        agent: leads the conversation.
-        questions: reads its questions.
-        thread: the thread.
-        writer: stores its events.
-        engine: calls the workers.
-        works_here: whether the worker that ``engine`` calls is always this process, which then
-            keeps the right to a run that it has started.
-
-    Attributes:
-        thread_id: the thread's id.
-        log: the thread's events.
+    With ``works_here``, the worker that ``engine`` calls is always this process, which then keeps the
+    right to a run that it has started.
     """
 
     def __init__(
@@ -150,9 +140,7 @@ class Conversation:
 
         Raises:
             BusyError: if a turn is running.
-            ToolError: if the message is blank, or ``at`` is no node of the thread.
-            SessionError: if the arguments of a tool cannot be read.
-            InvalidArgumentsError: if the arguments do not fit.
+            AnabranchError: if :meth:`TurnWork.check` refuses the message.
         """
         message = Message(text, at, tuple(files))
         await self._work.check(message)
@@ -339,11 +327,7 @@ class Conversation:
     # -- work of a worker ------------------------------------------------------------------
 
     async def advance(self, wake: Wake) -> None:
-        """Work on the run that waits, if there is one, until it ends or waits again.
-
-        Raises:
-            StoreError: if the store fails.
-        """
+        """Work on the run that waits, if there is one, until it ends or waits again."""
         async with self._advancing:
             new, self._new = self._new, None
             await self._runs.advance(new, wake)

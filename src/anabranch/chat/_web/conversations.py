@@ -65,30 +65,10 @@ FLUSH = 5.0
 class Conversations:
     """All conversations of one application, which share an agent and a store.
 
-    Args:
-        store: stores the threads.
-        model: replies.
-        tools: the tools that the model and the user may call; a plugin stands for its tools.
-        calls: stores the calls of tools.
-        limits: the limits of each turn.
-        tool_limits: the limits of each tool call, in addition to the tool's own.
-        capabilities: the requests that tools may make; by default, all that the model can answer.
-        engine: calls the workers of runs, in any process; by default, this process works on all
-            runs.
-        per_principal: the most runs of one principal on which all processes work at the same time;
-            ``None`` for no limit.
-        max_backlog: the most runs that may wait for a worker when another starts.
-        now: seconds that never go back, for the backlog.
-        clock: the time; by default, the system's.
-        code_version: the version of the tools' code; by default, a digest of it.
+    The options are those of :func:`make_chat_app`.
 
     Attributes:
-        agent: leads the conversations.
-        backlog: counts the runs that start.
-        questions: reads the conversations' questions.
         modules: the modules that show questions of plugins in the page, by their names.
-        due: the work that no worker has.
-        upkeep: the periodic jobs.
         stopping: an event that the end of :meth:`running` sets; ``None`` before its start.
     """
 

@@ -36,11 +36,6 @@ class DueWork:
     that is over by this clock may be valid by its owner's clock. So a lease counts as over only after
     nothing renewed it for its whole duration. Its owner stores nothing by then. The look starts early
     enough to lose no time where clocks agree.
-
-    Args:
-        events: stores each run with its worker.
-        clock: the time.
-        version: the version of the tools' code in this process.
     """
 
     def __init__(self, events: RunEvents, clock: Clock, version: str = "") -> None:
@@ -80,11 +75,7 @@ class DueWork:
         found += await self.claim(limit)
 
     async def claim(self, limit: int = AT_ONCE) -> Sequence[Wake]:
-        """Return wakes for runs that need a worker; no two processes get the same run.
-
-        Raises:
-            StoreError: if the store fails.
-        """
+        """Return wakes for runs that need a worker; no two processes get the same run."""
         now = self._clock.now()
         if now >= self._next_check:
             await self._leave_dead(now)

@@ -292,5 +292,4 @@ def _succeeded(branch: str) -> BaseEvent:
 
 
 def shown_node(node: Node) -> dict[str, object]:
-    """Return a node in the form that the page reads."""
     return {**node_to_json(node, node.content, None), **shown_data(node)}

@@ -64,7 +64,6 @@ class EventStream(Response):
         self._is_quiet = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the client leaves, the run ends, or the store or the server stops."""
         with self._place:
             await self._respond(scope, receive, send)
 

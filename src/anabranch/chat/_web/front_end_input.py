@@ -40,8 +40,8 @@ def read_front_end(wanted: RunAgentInput, agent: Agent) -> FrontEnd:
     """Return the tools and the context of a run's front end.
 
     Raises:
-        HTTPException: if a tool has the name of another tool or of one of ``agent``'s, if its name
-            or schema is unusable, or if the run exceeds a limit of runs or of the model.
+        HTTPException: if a tool has the name of another tool, a name or schema is unusable, or the run
+            exceeds a limit of runs or of the model.
     """
     tools, context = wanted.tools or [], wanted.context or []
     _check_size("tools of the front end", tools)

@@ -56,10 +56,6 @@ current_turn: ContextVar[LiveTurn] = ContextVar("current_turn")
 class LiveTurn:
     """Reports the events of one turn to the thread's log, as a run of AG-UI.
 
-    Args:
-        log: receives the events.
-        right: allows one run at a time.
-
     Attributes:
         run: the run at the time when this process took it; ``None`` without one.
         task: works on the run.
@@ -125,9 +121,6 @@ class LiveTurn:
         """Take the lease on the thread's run if the run waits for a worker; return whether it did.
 
         With ``to_end``, take it from the wait for any version, in order to end it.
-
-        Raises:
-            StoreError: if the store fails.
         """
         self._lease = await self._right.take(self._on_lost, to_end=to_end)
         if self._lease is not None:
@@ -257,11 +250,9 @@ class LiveTurn:
         await self._finish(RunFinishedSuccessOutcome(type="success"), until)
 
     async def stop(self) -> None:
-        """Report that a user stopped the turn."""
         await self._finish(RunFinishedCancelledOutcome(type="cancelled"), self.times.earliest())
 
     async def fail(self, message: str) -> None:
-        """Report the reason why the turn failed."""
         ended = RunErrorEvent(message=message)
         await self._end(*self._mapping.end(), ended, until=self.times.earliest())
 
@@ -334,9 +325,6 @@ async def stop_run(
 
     A worker, which ``call`` calls, ends a run that waits for a time. ``store_end`` stores the end of a
     run that no worker has taken.
-
-    Raises:
-        StoreError: if the store fails.
     """
     if await right.open_run() is None:
         return False

@@ -93,7 +93,6 @@ class WaitingEvents:
             self.deltas.clear()
 
     def to_store(self, thread_id: str, key: str) -> NewEvents:
-        """Return the events in the form that the store adds, under the key ``key``."""
         owner = None if self.lease is None else self.lease.owner
         return NewEvents(thread_id, self.events, key, owner, self.ends, look_at=self.look_at)
 
@@ -121,12 +120,7 @@ def encoded(event: BaseModel | TextPiece) -> bytes:
 
 
 class LogWriter:
-    """Stores the added events of all threads, in their order within each thread.
-
-    Args:
-        events: the store of the events.
-        clock: the time.
-    """
+    """Stores the added events of all threads, in their order within each thread."""
 
     def __init__(self, events: RunEvents, clock: Clock) -> None:
         self.events: RunEvents = events

@@ -29,11 +29,7 @@ LONGEST_QUERY = 1_000
 
 
 class MemoryRoom:
-    """The routes that list, show and delete memories.
-
-    Args:
-        banks: the memories of all callers, of which each caller sees its own.
-    """
+    """The routes that list, show and delete memories; each caller sees its own."""
 
     def __init__(self, banks: Banks) -> None:
         self._banks = banks
@@ -44,7 +40,6 @@ class MemoryRoom:
         ]
 
     async def memories(self, request: Request) -> Response:
-        """Return the caller's latest memories, or those that fit a query best."""
         bank, query = self._bank(request), request.query_params.get("query", "").strip()
         if len(query) > LONGEST_QUERY:
             raise HTTPException(422, f"A query has at most {LONGEST_QUERY} characters.")
@@ -52,14 +47,12 @@ class MemoryRoom:
         return json_response([shown(memory).model_dump() for memory in found])
 
     async def memory(self, request: Request) -> Response:
-        """Return one memory, with the work it was learned from."""
         found = await self._find(request)
         whole = found.model_dump(mode="json", exclude={"scope"})
         writable = found.scope in self._bank(request).writable
         return json_response({**whole, **shown(found).model_dump(), "writable": writable})
 
     async def forget(self, request: Request) -> Response:
-        """Delete a memory, if the caller may write in the memory's scope."""
         found = await self._find(request)
         try:
             await self._bank(request).forget(found.id)

@@ -63,12 +63,7 @@ def _present_part(part: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def given_message(wanted: RunAgentInput, place: Place) -> tuple[Message, Mapping[str, bytes]]:
-    """Return the user's message at the end of a run's input, and the bytes of its files by digest.
-
-    Raises:
-        HTTPException: if the last message is not the user's, or one of its files is refused.
-        ToolError: if a file is too large, or no model takes its type.
-    """
+    """Return the user's message at the end of a run's input, and the bytes of its files by digest."""
     last = wanted.messages[-1] if wanted.messages else None
     if not isinstance(last, UserMessage):
         raise HTTPException(

@@ -40,9 +40,6 @@ class Backlog:
         most: the most runs that may wait; ``None`` for any number.
         here: counts the runs that this process has started for itself, and not taken yet.
         now: seconds that never go back.
-
-    Raises:
-        ValueError: if ``most`` is not positive.
     """
 
     def __init__(
@@ -63,9 +60,6 @@ class Backlog:
 
         The backlog reads the store once a second. Before the backlog refuses a run that fitted the
         last count, it reads again, because workers may have taken runs since.
-
-        Raises:
-            StoreError: if the store fails.
         """
         if self._most is None:
             return 0
@@ -87,9 +81,6 @@ class Backlog:
         """Return how many runs wait and how many are in progress, among at most ``most`` runs.
 
         A run that waits for other code or for a time is neither, because no worker can take it now.
-
-        Raises:
-            StoreError: if the store fails.
         """
         runs = [turn for _, turn in await self._events.overdue(math.inf, most)]
         taken = sum(run.state is TurnState.RUNNING for run in runs)
@@ -126,11 +117,7 @@ class OpenWork:
 
 
 async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]:
-    """Return at most ``limit`` unfinished runs; the run that has waited longest comes first.
-
-    Raises:
-        StoreError: if the store fails.
-    """
+    """Return at most ``limit`` unfinished runs; the run that has waited longest comes first."""
     turns = await events.overdue(math.inf, limit)
     found: list[OpenWork] = []
     for name, turn in turns[:limit]:
@@ -151,13 +138,9 @@ def _sleeps(turn: TurnRecord, now: float) -> bool:
 
 
 async def retry(events: RunEvents, thread: str, now: float) -> bool:
-    """Let any worker take a run that waits or was cut off.
+    """Let any worker take a run that waits or was cut off; return whether one may.
 
-    Returns:
-        false if the run is in progress, or waits only for the time that :func:`asleep_until` returns.
-
-    Raises:
-        StoreError: if the store fails.
+    Return false if the run is in progress, or waits only for the time of :func:`asleep_until`.
     """
     turn = await events.turn(thread)
     if turn is None or _sleeps(turn, now):
@@ -168,21 +151,13 @@ async def retry(events: RunEvents, thread: str, now: float) -> bool:
 
 
 async def asleep_until(events: RunEvents, thread: str, now: float) -> float:
-    """Return the time until which a conversation's run sleeps, 0 if it does not sleep.
-
-    Raises:
-        StoreError: if the store fails.
-    """
+    """Return the time until which a conversation's run sleeps, 0 if it does not sleep."""
     turn = await events.turn(thread)
     return turn.wakes_at if turn is not None and _sleeps(turn, now) else 0.0
 
 
 async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
-    """Stop a conversation's run with all its branches; return false if no run is unfinished.
-
-    Raises:
-        StoreError: if the store fails.
-    """
+    """Stop a conversation's run with all its branches; return false if no run is unfinished."""
     log = ThreadLog(LogWriter(events, clock), thread)
     right = ThreadLease(events, log, thread, clock)
     run = await right.open_run()

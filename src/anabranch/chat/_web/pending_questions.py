@@ -151,9 +151,6 @@ class Questions:
         """Return the open questions at the end of a path as interrupts of AG-UI.
 
         The front end's own calls are left out, because the run's events already announced them.
-
-        Raises:
-            ToolError: if a question is closed.
         """
         found, around, store = list[Interrupt](), end.around, self._dependencies.store
         asked = [node for node in end.questions if not is_in_front_end(node)]

@@ -39,12 +39,7 @@ class RateLimits:
 
 
 class Rates:
-    """Counts the requests and runs of each caller.
-
-    Args:
-        limits: the limits of each caller; ``None`` for no limit.
-        now: seconds that never go back.
-    """
+    """Counts the requests and runs of each caller; without limits, all pass."""
 
     def __init__(
         self, limits: RateLimits | None = None, *, now: Callable[[], float] = time.monotonic
@@ -57,7 +52,7 @@ class Rates:
         return 0 if self._requests is None else self._requests.take(caller)
 
     def run(self, caller: str) -> int:
-        """Count a run; return 0 if it may start, otherwise the seconds until a retry."""
+        """Count a run in the same way."""
         return 0 if self._runs is None else self._runs.take(caller)
 
 

@@ -22,14 +22,10 @@ B = TypeVar("B", bound=BaseModel)
 
 
 class Body(BaseModel):
-    """The base class of all request bodies."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ThreadBody(Body):
-    """The body of a request that creates a thread."""
-
     id: str | None = Field(default=None, min_length=1, max_length=200, pattern=r"^[\w.:-]+$")
     title: str = Field(default="", max_length=500)
     system_prompt: str | None = Field(default=None, max_length=100_000)
@@ -42,7 +38,6 @@ class ReplyBody(Body):
     content: dict[str, JsonValue] | None = None
 
     def reply(self) -> ElicitReply:
-        """Return the answer that the body has."""
         accepted = self.action == "accept"
         return ElicitReply(action=self.action, content=self.content if accepted else None)
 
@@ -60,14 +55,10 @@ class CallAnswerBody(ReplyBody):
 
 
 class RetryBody(Body):
-    """The body of a request that retries a turn without a reply."""
-
     node_id: str
 
 
 class LabelBody(Body):
-    """The body of a request that labels a node."""
-
     node_id: str
     label: str = Field(min_length=1, max_length=200)
 

@@ -85,13 +85,11 @@ class Routes:
         ]
 
     async def threads(self, request: Request) -> Response:
-        """Return the caller's threads, the latest first."""
         principal = caller_of(request).principal
         found = await self._agent.store.threads_of(principal, THREADS_LISTED)
         return json_response([_shown(thread) for thread in found])
 
     async def begin(self, request: Request) -> Response:
-        """Create a thread; a client may choose its id."""
         body = await read_body(request, ThreadBody)
         dependencies = self._agent.dependencies
         name = body.id or dependencies.naming("thread")
@@ -135,13 +133,11 @@ class Routes:
         return Response(found, media_type=kind or "application/octet-stream", headers=headers)
 
     async def pending(self, request: Request) -> Response:
-        """Return the open questions of a thread."""
         conversation = await self._conversation(request)
         found = await self._conversations.questions.open_in(conversation.thread_id)
         return json_response([each.model_dump(mode="json", by_alias=True) for each in found])
 
     async def answer(self, request: Request) -> Response:
-        """Answer a question, so that its tool continues."""
         conversation = await self._conversation(request)
         body = await read_body(request, AnswerBody)
         caller_of(request).check_run()
@@ -162,12 +158,10 @@ class Routes:
         )
 
     async def stop(self, request: Request) -> Response:
-        """Stop the turn that is running in a thread, if there is one."""
         conversation = await self._conversation(request)
         return json_response({"stopped": await conversation.stop()})
 
     async def retry(self, request: Request) -> Response:
-        """Retry a turn that ended at a node without a reply."""
         conversation = await self._conversation(request)
         body = await read_body(request, RetryBody)
         caller_of(request).check_run()
@@ -178,7 +172,6 @@ class Routes:
         return json_response({"runId": run_id}, 202)
 
     async def label(self, request: Request) -> Response:
-        """Label a node."""
         conversation = await self._conversation(request)
         body = await read_body(request, LabelBody)
         store = self._agent.store
@@ -191,7 +184,6 @@ class Routes:
         return json_response({"label": body.label, "node_id": node.id})
 
     async def unlabel(self, request: Request) -> Response:
-        """Remove a label from its node."""
         conversation = await self._conversation(request)
         name = request.path_params["label"]
         if name == HEAD:
@@ -201,13 +193,11 @@ class Routes:
         return json_response({"label": name})
 
     async def tools(self, request: Request) -> Response:
-        """Return the tools that a user can call by a message ``/TOOL``."""
         del request
         specs = [tool.spec for tool in self._agent.tools.values()]
         return json_response([each.model_dump(mode="json") for each in specs])
 
     async def module(self, request: Request) -> Response:
-        """Return the ES module by which a plugin shows a question in the page."""
         module = self._conversations.modules.get(request.path_params["name"])
         if module is None:
             raise HTTPException(404, "Unknown module. Reload the page.")

@@ -76,14 +76,8 @@ class RunWork:
     async def advance(self, new: LiveTurn | None, wake: Wake) -> None:
         """Run the waiting run to its end, then continue with answers that arrived meanwhile.
 
-        If no run waits, nothing happens: the run has ended, or another process works on it.
-
-        Args:
-            new: the turn of a run that started here, and that no worker has taken yet.
-            wake: the wake with which the engine called this worker.
-
-        Raises:
-            StoreError: if the store fails.
+        If no run waits, nothing happens: the run has ended, or another process works on it. ``new`` is
+        the turn of a run that started here, and that no worker has taken yet.
         """
         turn, asleep = await self._expected(new), Asleep()
         while turn := turn or await self._next_turn(asleep, wake.not_before):

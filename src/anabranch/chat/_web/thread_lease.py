@@ -47,12 +47,6 @@ class BusyError(Exception):
 class TurnLease(RenewedLease):
     """The lease on one unfinished turn.
 
-    Args:
-        events: stores the turn.
-        thread_id: its thread.
-        clock: the time.
-        on_lost: called if another process takes the turn over from this suspended process.
-
     Attributes:
         turn: the turn under this lease.
         begun: the number of the turn's first event, if it is stored.
@@ -72,13 +66,8 @@ class TurnLease(RenewedLease):
 class ThreadLease:
     """Gives and takes the lease that a process needs to run in one thread.
 
-    Args:
-        events: stores the turn.
-        log: the thread's events.
-        thread_id: the thread.
-        clock: the time.
-        version: the version of the tools' code in this process.
-        share: the user whose share of the workers the runs use.
+    ``version`` is the version of the tools' code in this process, and ``share`` the user whose share of
+    the workers the runs use.
     """
 
     def __init__(
@@ -98,7 +87,6 @@ class ThreadLease:
         self._share = share
 
     def now(self) -> float:
-        """Return the time of the clock."""
         return self._clock.now()
 
     async def queue(self, run_id: str, event: bytes) -> bool:
@@ -135,7 +123,6 @@ class ThreadLease:
 
         Raises:
             BusyError: if another run is unfinished, or the share has no room.
-            StoreError: if the store fails.
         """
         lease = self._lease(on_lost)
         begin = partial(self._begun, lease, run_id, event, works=works)
@@ -168,13 +155,8 @@ class ThreadLease:
     ) -> TurnLease | None:
         """Take the lease on the waiting run; return ``None`` if no run waits for this process.
 
-        Args:
-            on_lost: called if another process takes the right over from this suspended process.
-            to_end: take the run only to end it, whichever version it waits for. A run that waits
-                for a time still needs a worker, which ends its calls.
-
-        Raises:
-            StoreError: if the store fails.
+        With ``to_end``, take the run only to end it, whichever version it waits for. A run that waits
+        for a time still needs a worker, which ends its calls.
         """
         lease = self._lease(on_lost)
         version = None if to_end else self._version

@@ -40,13 +40,7 @@ MOST_WAITING = 2**20
 class ThreadLog:
     """The events of one thread, in the order in which they happened.
 
-    Args:
-        writer: stores them.
-        thread_id: the thread.
-
-    Attributes:
-        thread_id: the thread.
-        shown_id: the id by which the principal knows the thread.
+    ``shown_id`` is the id by which the principal knows the thread.
     """
 
     def __init__(self, writer: LogWriter, thread_id: str) -> None:
@@ -62,11 +56,7 @@ class ThreadLog:
         return self._writer.is_written(self.thread_id)
 
     async def put(self, event: bytes) -> int:
-        """Store one event after all added events; return its number.
-
-        Raises:
-            StoreError: if the store fails.
-        """
+        """Store one event after all added events; return its number."""
         await self.flush()
         now = self._clock.now()
         return await self._events.append(self.thread_id, [event], at=now)
@@ -84,7 +74,6 @@ class ThreadLog:
         ends: bool = False,
         look_at: float | None = None,
     ) -> None:
-        """Add events, which :class:`LogWriter` stores soon."""
         self._writer.add(self.thread_id, events, lease=lease, ends=ends, look_at=look_at)
 
     async def write(

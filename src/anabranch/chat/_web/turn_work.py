@@ -17,12 +17,7 @@ from anabranch.tree import HEAD as HEAD_REF
 
 
 class TurnWork:
-    """Does the work of the turns in one thread.
-
-    Args:
-        agent: leads the conversation, and adds each node of a run once, in however many processes.
-        thread_id: the thread.
-    """
+    """Does the work of the turns in one thread; any number of processes add each node once."""
 
     def __init__(self, agent: Agent, thread_id: str) -> None:
         self._agent = agent
@@ -32,8 +27,8 @@ class TurnWork:
         """Check that a message may be added to the thread.
 
         Raises:
-            ToolError: if the message is blank, or its place is no node of the thread.
-            SessionError: if the message calls a tool with unreadable arguments.
+            ToolError: if the message is blank, its place is no node of the thread, or the arguments of
+                a tool that it calls cannot be read.
             InvalidArgumentsError: if the arguments do not fit.
         """
         if not message.text.strip() and not message.files:
@@ -70,9 +65,6 @@ class TurnWork:
         """Move the thread's head to the node from which a turn is retried; a second call fails.
 
         A run without a message continues from that node.
-
-        Raises:
-            ToolError: if no turn ended there, or the turn was retried.
         """
         store = self._agent.store
         await store.set_ref(self._thread_id, Ref(HEAD_REF, await self.retried_at(node_id)))
@@ -82,9 +74,6 @@ class TurnWork:
         """Do the work of a run, or continue it; return the turn's last node.
 
         ``is_new``: none of the work is done yet.
-
-        Raises:
-            Exception: if the model or :class:`~anabranch.agents.Agent` raises it.
         """
         if message is not None:
             name = node_id(self._thread_id, run_id)

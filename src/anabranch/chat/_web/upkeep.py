@@ -27,13 +27,7 @@ RESUMED = 1_000
 
 
 class Upkeep:
-    """The periodic jobs of an application, such as deleting old events.
-
-    Args:
-        agent: leads the conversations.
-        events: stores each run with its worker.
-        backlog: counts the waiting runs.
-    """
+    """The periodic jobs of an application, such as deleting old events."""
 
     def __init__(self, agent: Agent, events: RunEvents, backlog: Backlog) -> None:
         self._agent = agent
@@ -50,29 +44,16 @@ class Upkeep:
         yield run_once(self._clock, REPORT_EVERY, "tools that were cut off", self.resume)
 
     async def prune(self) -> None:
-        """Delete events that are older than the store must keep.
-
-        Raises:
-            StoreError: if the store fails.
-        """
         now = self._clock.now()
         while await self._events.prune(now - RETAINED, PRUNED_AT_ONCE):
             pass
 
     async def report_backlog(self) -> None:
-        """Measure how many runs wait and how many are in progress, in all processes.
-
-        Raises:
-            StoreError: if the store fails.
-        """
+        """Measure how many runs wait and how many are in progress, in all processes."""
         report_backlog(*await self._backlog.counted(REPORTED))
 
     async def resume(self) -> None:
-        """Let workers check threads whose tools did not end, such as those of a dead terminal.
-
-        Raises:
-            StoreError: if the store fails.
-        """
+        """Let workers check threads whose tools did not end, such as those of a dead terminal."""
         now = self._clock.now()
         for thread in await self._agent.store.threads(RESUMED):
             if await self._agent.cut_off(thread.id) is not None:

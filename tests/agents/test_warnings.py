@@ -11,11 +11,9 @@ from anabranch.tree import Result
 
 
 async def test_a_warning_is_known_by_its_mark_when_a_tool_repeats_its_words() -> None:
-    line = "paid\n(Of this branch's budget, all is used)"
-    written = Outcome(line).with_line("(most is used)")
-    assert not warns(Result("n", "u", (TextBlock(text=line),)))
-    assert not warns(Result("n", "u", written.blocks))
-    warning = Outcome("paid").with_line("(most is used)", "budget")
+    written = TextBlock(text="paid\n(Of this branch's budget, all is used)")
+    assert not warns(Result("n", "u", (written,)))
+    warning = Outcome("paid").with_warning("(most is used)")
     stored = TypeAdapter(tuple[Block, ...]).dump_json(warning.blocks)
     read: Any = TypeAdapter(tuple[Block, ...]).validate_json(stored)
     assert warns(Result("n", "u", read))

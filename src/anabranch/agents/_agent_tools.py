@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
 
@@ -56,9 +56,9 @@ class Outcome:
     def interrupted(cls) -> Outcome:
         return cls(NO_RESULT, is_error=True, blocks=NO_RESULT_CONTENT, is_interrupted=True)
 
-    def with_line(self, line: str, mark: Literal["budget"] | None = None) -> Outcome:
+    def with_warning(self, line: str) -> Outcome:
         blocks = self.blocks or (TextBlock(text=self.text),)
-        return replace(self, blocks=(*blocks, TextBlock(text=f"\n{line}", mark=mark)))
+        return replace(self, blocks=(*blocks, TextBlock(text=f"\n{line}", mark="budget")))
 
 
 def failed(tool: str, error: Exception) -> Outcome:

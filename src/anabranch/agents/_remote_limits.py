@@ -80,7 +80,7 @@ def _named(limits: RemoteLimits, block: ResultBlock) -> ResultBlock:
     return TextBlock(text=file_line(FileBlock(mime_type=block.mime_type, size=size, name=name)))
 
 
-def check_question(limits: RemoteLimits, tool: str, size: int, number: int = 1) -> None:
+def check_question(limits: RemoteLimits, tool: str, size: int, number: int) -> None:
     if size > limits.max_question or number > limits.max_questions:
         raise ToolError(
             f"The server of {tool!r} asks too much together: {number:,} questions with {size:,}"

@@ -94,8 +94,7 @@ class ServerRound(Shape):
 class ServerTool(Tool[RemoteResult]):
     """A tool of another server, in the form of an anabranch tool.
 
-    ``live`` holds the calls of the handshake era. ``here`` is the use of the tool; it is ``None`` if only
-    undos run.
+    ``live`` holds the calls of the handshake era. Without a use ``here``, the tool runs undos alone.
     """
 
     elicits = ()
@@ -302,11 +301,8 @@ class RemoteTool(CalledTool):
     def __init__(self, tool: ServerTool) -> None:
         super().__init__(tool)
         self._remote = tool
+        self.listed = tool.listed
         self.on_error = _failed
-
-    @property
-    def listed(self) -> types.Tool:
-        return self._remote.listed
 
     async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
         """Run the next round of the call, whose questions stay open until the call's timeout."""

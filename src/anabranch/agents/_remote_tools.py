@@ -129,7 +129,10 @@ class RemoteTools:
             await asyncio.gather(*opening, return_exceptions=True)
             await self.aclose()
             raise
-        self._labels = [_fit(name) or _fit(place) for name, place in self._zipped(names)]
+        places = [server.place for server in self._servers]
+        self._labels = [
+            _fit(name) or _fit(place) for name, place in zip(names, places, strict=True)
+        ]
         return self
 
     async def __aexit__(
@@ -170,9 +173,6 @@ class RemoteTools:
             whole = ServerTool(server, tool, spec, self._limits, self._live)
             made = self._made[name] = RemoteTool(whole)
         return made
-
-    def _zipped(self, names: Sequence[str]) -> Sequence[tuple[str, str]]:
-        return [(name, server.place) for name, server in zip(names, self._servers, strict=True)]
 
 
 def _new_name(name: str, label: str, used: Collection[str]) -> str:

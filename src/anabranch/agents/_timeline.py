@@ -70,12 +70,10 @@ class Timeline:
         branch_of_folding: the branch of folding whose budget applies as well; ``None`` at the root.
     """
 
-    def __init__(
-        self, dependencies: AgentDependencies, thread: Thread, meter: Meter | None = None
-    ) -> None:
+    def __init__(self, dependencies: AgentDependencies, thread: Thread, meter: Meter) -> None:
         self.dependencies = dependencies
         self.thread = thread
-        self.meter: Meter = meter or Meter(dependencies.limits)
+        self.meter = meter
         self.moves_head = True
         self.last_added: Node | None = None
         self.last_request: Node | None = None

@@ -191,7 +191,7 @@ class ToolBatch:
         """Run the tool's next round and return its outcome; an error becomes an outcome."""
         if round_ is not None and round_.is_in_front_end:
             return front_end_outcome(round_)
-        tool, here = self._tools.get(use.name), self.here(use, round_)
+        tool, here = self._tools.get(use.name), self._here(use, round_)
         try:
             if tool is None:
                 await check_version(here)
@@ -226,7 +226,7 @@ class ToolBatch:
         notice = Notice(text, "warning", id=f"{other.call} waits for {other.version}")
         await self._timeline.dependencies.listener(ToolNoticed(self._line.caller.id, use, notice))
 
-    def here(self, use: ToolUseBlock, round_: AskedRound | None = None) -> ToolUse:
+    def _here(self, use: ToolUseBlock, round_: AskedRound | None) -> ToolUse:
         return ToolUse(
             use,
             self._line.caller,
@@ -246,7 +246,7 @@ class ToolBatch:
         working = self._timeline.branch_of_folding
         if working is not None and not outcome.is_interrupted:
             warning = await working.warning()
-            outcome = outcome if warning is None else outcome.with_line(warning, "budget")
+            outcome = outcome if warning is None else outcome.with_warning(warning)
         outcome = replace(outcome, blocks=await self._timeline.stored(outcome.blocks))
         result = self._results[use.id] = self._result(use.id, outcome)
         round_ = self._line.rounds.get(use.id)

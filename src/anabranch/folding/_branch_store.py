@@ -156,11 +156,6 @@ class Session:
     full_until: float = 0.0
     touched_at: float
 
-    @property
-    def budget_remaining(self) -> int | None:
-        """The tokens that are neither used nor reserved; ``None`` without a budget."""
-        return account_of(self).left
-
 
 H = TypeVar("H", "Branch", "Session")
 

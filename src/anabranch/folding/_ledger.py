@@ -16,7 +16,6 @@ from anabranch.folding._branch_store import (
     Branch,
     NewBranch,
     Session,
-    Status,
     account_of,
     with_account,
 )
@@ -29,9 +28,8 @@ from anabranch.folding._errors import (
 )
 from anabranch.folding._settings import FoldingSettings
 
-EventKind: TypeAlias = Literal[
-    "created", "budget_warning", "completed", "forced", "timeout", "failed"
-]
+End: TypeAlias = Literal["completed", "timeout", "failed"]
+EventKind: TypeAlias = Literal["created", "budget_warning", "forced"] | End
 """Events of a branch; a ``forced`` branch was completed with its last partial result."""
 
 ROOT = "root"
@@ -124,7 +122,8 @@ class Ledger:
             branch if partial is None else replace(branch, partial=partial), tokens
         )
         if forces and account_of(branch).is_exhausted:
-            return self._force(branch, _budget_error(branch))
+            used = f"{branch.budget_used}/{branch.budget_total}"
+            return self._force(branch, f"budget exhausted: {used} tokens")
         return self._put(branch)
 
     def complete(
@@ -162,7 +161,7 @@ class Ledger:
             if branch.deadline <= self._now:  # the end of another branch may have closed it
                 self._in_time(self._rows.branch(branch.id) or branch)
         active = [each for each in self._rows.open_branches(session_id) if each.status == "active"]
-        return max(active, key=_nesting, default=None)
+        return max(active, key=lambda each: (each.depth, each.created_at), default=None)
 
     # -- internals ---------------------------------------------------------------------------
 
@@ -218,13 +217,13 @@ class Ledger:
         return charged
 
     def _force(self, branch: Branch, reason: str) -> Branch:
-        status: Status = "failed"
+        status: End = "failed"
         if branch.status == "active" and branch.partial:
             status = "completed"
         return self._close(branch, status, result=branch.partial, error=reason)
 
     def _close(
-        self, branch: Branch, status: Status, *, result: str | None, error: str | None
+        self, branch: Branch, status: End, *, result: str | None, error: str | None
     ) -> Branch:
         """Close the branch, after its open children, and refund its unused tokens."""
         self._put(branch)
@@ -235,7 +234,7 @@ class Ledger:
         closed = now.to(status, result=result, error=error, completed_at=self._now)
         self._put(closed)
         self._refund(closed)
-        kind: EventKind = "forced" if status == "completed" and error else _KINDS[status]
+        kind: EventKind = "forced" if status == "completed" and error else status
         self.events.append(BranchEvent(kind, closed))
         return closed
 
@@ -290,21 +289,6 @@ def checked_branch(found: Branch | None, branch_id: str, session_id: str | None)
     return found
 
 
-_KINDS: dict[Status, EventKind] = {
-    "completed": "completed",
-    "timeout": "timeout",
-    "failed": "failed",
-}
-
-
 def _to_learn_from(branch: Branch, asked: bool) -> Branch:  # noqa: FBT001
     """Return the branch, marked for distillation if ``asked``, or if it was marked before."""
     return replace(branch, extract_memory=branch.extract_memory or asked)
-
-
-def _budget_error(branch: Branch) -> str:
-    return f"budget exhausted: {branch.budget_used}/{branch.budget_total} tokens"
-
-
-def _nesting(branch: Branch) -> tuple[int, float]:
-    return branch.depth, branch.created_at

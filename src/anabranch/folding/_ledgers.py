@@ -25,51 +25,44 @@ from anabranch.folding._settings import FoldingSettings
 _NANOSECONDS = 1_000_000_000
 
 
-def _telemetry() -> Callable[[BranchEvent], None]:
-    meter, tracer = metrics.get_meter("anabranch.folding"), trace.get_tracer("anabranch.folding")
-    events = meter.create_counter(
-        "anabranch.folding.branches", unit="{branch}", description="Events of branches."
-    )
-    tokens = meter.create_histogram(
-        "anabranch.folding.tokens", unit="{token}", description="Tokens that a branch has used."
-    )
-    memories = meter.create_counter(
-        "anabranch.folding.memories",
-        unit="{memory}",
-        description="Memories with which branches began.",
-    )
-    duration = meter.create_histogram(
-        "anabranch.folding.duration", unit="s", description="Time from creation to end."
-    )
-
-    def record_event(event: BranchEvent) -> None:
-        branch = event.branch
-        events.add(1, {"event": event.kind, "depth": branch.depth})
-        if event.kind == "created":
-            memories.add(len(branch.injected_memories))
-        if branch.completed_at is None:
-            return
-        tokens.record(branch.budget_used, {"status": branch.status})
-        duration.record(branch.completed_at - branch.created_at, {"status": branch.status})
-        span = tracer.start_span(
-            "anabranch.folding.branch",
-            start_time=int(branch.created_at * _NANOSECONDS),
-            attributes={
-                "anabranch.branch.id": branch.id,
-                "anabranch.branch.depth": branch.depth,
-                "anabranch.branch.status": branch.status,
-                "anabranch.branch.budget": branch.budget_total,
-                "anabranch.branch.tokens": branch.budget_used,
-                "anabranch.branch.error": branch.error or "",
-            },
-        )
-        span.end(end_time=int(branch.completed_at * _NANOSECONDS))
-
-    return record_event
+_meter, _tracer = metrics.get_meter("anabranch.folding"), trace.get_tracer("anabranch.folding")
+_events = _meter.create_counter(
+    "anabranch.folding.branches", unit="{branch}", description="Events of branches."
+)
+_tokens = _meter.create_histogram(
+    "anabranch.folding.tokens", unit="{token}", description="Tokens that a branch has used."
+)
+_memories = _meter.create_counter(
+    "anabranch.folding.memories", unit="{memory}", description="Memories with which branches began."
+)
+_duration = _meter.create_histogram(
+    "anabranch.folding.duration", unit="s", description="Time from creation to end."
+)
 
 
-record: Callable[[BranchEvent], None] = _telemetry()
-"""Records an event if the application has set up OpenTelemetry."""
+def record(event: BranchEvent) -> None:
+    """Record an event if the application has set up OpenTelemetry."""
+    branch = event.branch
+    _events.add(1, {"event": event.kind, "depth": branch.depth})
+    if event.kind == "created":
+        _memories.add(len(branch.injected_memories))
+    if branch.completed_at is None:
+        return
+    _tokens.record(branch.budget_used, {"status": branch.status})
+    _duration.record(branch.completed_at - branch.created_at, {"status": branch.status})
+    span = _tracer.start_span(
+        "anabranch.folding.branch",
+        start_time=int(branch.created_at * _NANOSECONDS),
+        attributes={
+            "anabranch.branch.id": branch.id,
+            "anabranch.branch.depth": branch.depth,
+            "anabranch.branch.status": branch.status,
+            "anabranch.branch.budget": branch.budget_total,
+            "anabranch.branch.tokens": branch.budget_used,
+            "anabranch.branch.error": branch.error or "",
+        },
+    )
+    span.end(end_time=int(branch.completed_at * _NANOSECONDS))
 
 
 T = TypeVar("T")

@@ -26,11 +26,9 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
 
 @pytest.fixture
 def quick() -> Modelled:
-    """A new store where it does not matter which."""
     return Modelled()
 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Time, moved by hand."""
     return ManualClock()

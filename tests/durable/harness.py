@@ -34,8 +34,6 @@ Person = Callable[[str, Any], BaseModel]
 
 
 class Number(BaseModel):
-    """A form that asks for a number."""
-
     n: int
 
 
@@ -48,13 +46,11 @@ class Ledger(list[tuple[str, str]]):
         self._noting = threading.Lock()
 
     def append(self, effect: tuple[str, str]) -> None:
-        """Note that ``effect`` happens, in whatever thread."""
         with self._noting:
             self._keys.append(current_idempotency_key.get())
             super().append(effect)
 
     def clear(self) -> None:
-        """Forget all of them."""
         self._keys.clear()
         super().clear()
 
@@ -78,7 +74,6 @@ class OneCall:
         self.name = name
 
     def call_id(self) -> str:
-        """Return the one name."""
         return self.name
 
     def secret(self) -> str:
@@ -94,11 +89,9 @@ class Stopped:
         self.clock = clock
 
     def now(self) -> float:
-        """Return the time, or one after every lease."""
         return self.clock.now() + (1e9 if self.store.is_cut else 0.0)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call ``callback`` at its time, or at once."""
         if self.store.is_cut:
             return asyncio.get_running_loop().call_soon(callback)
         return self.clock.call_at(when, callback)
@@ -153,8 +146,6 @@ class Desk:
         return await self.request(self.service(store), reply.request_state, numbered(reply, n))
 
     def job(self, journal: Journal) -> Job:
-        """What a request asks for."""
-
         async def sink(notice: Notice) -> None:
             self.notices.append(notice.message)
 
@@ -199,23 +190,19 @@ class Desk:
 
 
 def accept(**content: Any) -> types.ElicitResult:
-    """The person's answer."""
     return types.ElicitResult(action="accept", content=content)
 
 
 def always(**content: Any) -> Person:
-    """A person who gives the same answer to everything."""
     return lambda _id, _request: accept(**content)
 
 
 def asking(outcome: object) -> InputRequiredResult:
-    """Return a reply that asks."""
     assert isinstance(outcome, InputRequiredResult)
     return outcome
 
 
 def numbered(reply: InputRequiredResult, n: int) -> dict[str, Any]:
-    """Return the answer ``n`` to each question of a reply."""
     return {step_id: accept(n=n) for step_id in reply.input_requests or {}}
 
 
@@ -247,7 +234,6 @@ class Live:
 def live(
     desk: Desk, store: CallStore, person: Live, journal: Journal | None = None
 ) -> asyncio.Task[object]:
-    """Begin a live call, or the call of a journal."""
     service = desk.service(store)
     begun = service.new() if journal is None else journal
     return asyncio.ensure_future(
@@ -256,7 +242,6 @@ def live(
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:
-    """Cancel a task, and wait for its end."""
     task.cancel()
     await asyncio.wait({task})
     assert task.cancelled()

@@ -67,7 +67,6 @@ def step(
     undo: Callable[[Any], Any] | None = None,
     name: str | None = None,
 ) -> Coroutine[Any, Any, Any]:
-    """Run ``function(*args)`` once, as an operation."""
     scope = current_scope()
     call = current_call()
     step_id = call.cursor.new_id(scope, name or _name_of(function))
@@ -80,7 +79,6 @@ def step(
 def branch(
     body: Callable[[Branch], Awaitable[Any]], *, name: str | None = None, **limits: Any
 ) -> Coroutine[Any, Any, Any]:
-    """Run ``body`` in a sub-branch, as an operation."""
     scope = current_scope()
     call = current_call()
     path = call.cursor.new_path(scope, name or _name_of(body))
@@ -89,7 +87,6 @@ def branch(
 
 
 def race(*operations: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
-    """Race, as an operation."""
     scope = current_scope()
     call = current_call()
     return call.scheduler.made(
@@ -98,7 +95,6 @@ def race(*operations: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
 
 
 def sleep_until(until: float) -> Coroutine[Any, Any, None]:
-    """Sleep, as an operation."""
     scope = current_scope()
     call = current_call()
     step_id = call.cursor.new_id(scope, "sleep")
@@ -113,18 +109,15 @@ gather = all_of
 
 
 async def patched(name: str = "change") -> bool:
-    """Return whether the call takes the new way at a marker."""
     return await current_call().markers.is_new_way(current_scope(), name)
 
 
 async def say(message: str) -> None:
-    """Send a log line."""
     scope = current_scope()
     await current_call().operations.notify(scope, Notice(message, level="info"))
 
 
 def now() -> float:
-    """Return the time of the first run."""
     scope = current_scope()
     return current_call().operations.now(scope)
 
@@ -138,7 +131,6 @@ def loudly(question: str) -> Answer:
 
 
 def failing(question: str) -> Answer:
-    """Answer with an error."""
     return Answer(error=error_to_json(StepFailed(question, "Refused", "no")))
 
 
@@ -168,7 +160,6 @@ class Book:
     async def record(
         self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
     ) -> Mapping[str, Entry]:
-        """See the port."""
         if self.is_closed:
             raise OSError("the book is closed")
         return {step_id: self.entries.setdefault(step_id, new) for step_id, new in entries.items()}
@@ -177,7 +168,6 @@ class Book:
         """See the port."""
 
     async def undone(self, step_id: str) -> None:
-        """See the port."""
         self.undone_steps.append(step_id)
 
 
@@ -205,12 +195,9 @@ class World:
     patience: float | None = None
 
     def journal(self) -> Journal:
-        """Return the journal of a call that begins now."""
         return Journal("call_1", self.clock.now())
 
     def call(self, body: Body[T], journal: Journal) -> Call[T]:
-        """Return one run of ``body``."""
-
         async def sink(notice: Notice) -> None:
             self.notices.append(notice.message)
 
@@ -267,7 +254,6 @@ async def first_round(body: Body[Any], *, world: World | None = None) -> Journal
 
 
 async def hot(body: Body[T], answers: Answers = loudly, *, world: World | None = None) -> T:
-    """Run hot to the end."""
     world = world or World()
 
     async def answerer(asked: Ask) -> Answer:
@@ -280,5 +266,4 @@ async def hot(body: Body[T], answers: Answers = loudly, *, world: World | None =
 
 
 def bound(body: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> Body[T]:
-    """Return a body that is called with ``args`` before its branch."""
     return partial(body, *args)

@@ -11,5 +11,4 @@ def shorten_grace(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_retry_undos(patch: pytest.MonkeyPatch) -> None:
-    """Give an undo one attempt."""
     patch.setattr(compensations, "RETRY_AFTER", ())

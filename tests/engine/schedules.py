@@ -55,7 +55,6 @@ class Tree:
 
 
 def grow(dice: random.Random, name: str = "q", depth: int = 3) -> Tree:
-    """Return a random tree."""
     if depth == 0 or dice.random() < 0.15:
         return Tree(dice.choice(["ask", "ask", "ask here", "step", "pause", "thread"]), name)
     family = dice.choice([AT_ONCE, AT_ONCE, ONE_BY_ONE, AROUND, ["semaphore"]])
@@ -103,7 +102,6 @@ def value_of(tree: Tree) -> Any:
 
 
 def effect(name: str) -> str:
-    """What a step does."""
     return name
 
 
@@ -148,7 +146,6 @@ class Interpreter:
         self._delays = delays
 
     async def run(self, tree: Tree) -> Any:
-        """Run ``tree`` here."""
         if tree.kind in ONE_BY_ONE:
             return await self.one_by_one(tree)
         if tree.kind in AT_ONCE:
@@ -182,7 +179,6 @@ class Interpreter:
         return value
 
     async def late(self, tree: Tree) -> Any:
-        """Run ``tree`` after a delay."""
         await self.pause()
         return await self.run(tree)
 

@@ -11,7 +11,6 @@ from tests.randomised import examples
 
 
 def nested(*budgets: int | None) -> list[Account]:
-    """Return accounts inside one another, the outermost first."""
     accounts: list[Account] = []
     for number, budget in enumerate(budgets):
         outer = accounts[-1] if accounts else None

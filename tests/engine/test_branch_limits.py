@@ -8,7 +8,6 @@ from anabranch.errors import BranchDepthError
 
 
 def nested(*limits: Limits) -> list[Branch]:
-    """Return branches inside one another, the outermost first."""
     branches: list[Branch] = []
     for number, own in enumerate(limits):
         branches.append(Branch(branches[-1] if branches else None, f"b{number}", own))

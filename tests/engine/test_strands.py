@@ -141,7 +141,6 @@ async def made_by_a_callback(operation: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def in_a_callback() -> None:
-    """Use the context in a callback of the loop."""
     heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def callback() -> None:

@@ -71,7 +71,6 @@ def tables(connection: psycopg.Connection) -> list[tuple[Identifier, Identifier]
 
 
 def save(url: str) -> None:
-    """Copy the tables."""
     with psycopg.connect(url) as connection:
         for table, copy in tables(connection):
             connection.execute(SQL("CREATE TABLE {} AS SELECT * FROM {}").format(copy, table))

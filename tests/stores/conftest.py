@@ -12,7 +12,6 @@ from tests.suites.tree_samples import OpenTreeStore
 
 
 def new_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
-    """Return the URL of a new store of a kind."""
     if kind == "postgresql":
         server: Server = request.getfixturevalue("postgres")
         return server.new_url()
@@ -33,7 +32,6 @@ def open_shared(url: str) -> OpenCallStore:
 
 @pytest.fixture(params=["sqlite", "postgresql", "memory"])
 def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> OpenCallStore:
-    """Opens a new store; to be used once."""
     return partial(open_store, new_url(request.param, request, tmp_path))
 
 
@@ -45,5 +43,4 @@ def open_shared_trees(url: str) -> OpenTreeStore:
 
 @pytest.fixture(params=["sqlite", "postgresql", "memory"])
 def open_any_trees(request: pytest.FixtureRequest, tmp_path: Path) -> OpenTreeStore:
-    """Opens a new store of conversations; to be used once."""
     return partial(open_tree_store, new_url(request.param, request, tmp_path))

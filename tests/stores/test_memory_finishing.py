@@ -27,7 +27,6 @@ def note(name: str) -> Memory:
 
 
 async def lease(store: MemoryStore, worker: str) -> None:
-    """Queue a branch, and lease it to the worker."""
     branch = FinishedBranch(branch_id=f"of {worker}", description="Look it up")
     await store.queue(QueuedBranch(branch=branch, scopes=Scopes(), queued_at=100.0))
     assert await store.lease(worker, 100.0, 200.0)

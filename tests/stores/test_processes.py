@@ -38,7 +38,6 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def files_in(folder: Path) -> list[str]:
-    """Return the names of the files of processes."""
     return [each.name for each in folder.glob("*-process-*")]
 
 
@@ -49,7 +48,6 @@ async def until_dead(store: CallStore, name: str) -> None:
 
 
 async def owner_of(store: CallStore, call_id: str) -> str:
-    """Return who has the lease on a call."""
     found = await store.find(call_id)
     assert found is not None
     assert found.lease is not None

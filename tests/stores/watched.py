@@ -18,7 +18,6 @@ class WatchedDatabase(Database):
 
     @property
     def stores(self) -> tuple[CallStore, TreeStore]:
-        """The stores over these connections."""
         return Calls(self), Trees(self)
 
     def writes(self, name: str) -> None:

@@ -33,13 +33,11 @@ class _Stored:
     opened: tuple[int, str] | None = None
 
     def change(self, event: CallEvent | None = None, **changes: Any) -> None:
-        """Move the call by an event, and change its fields."""
         if event is not None:
             changes["state"] = TRANSITIONS[event][self.record.state]
         self.record = replace(self.record, **changes)
 
     def is_free(self, owner: str, now: float) -> bool:
-        """Whether ``owner`` may take the lease."""
         lease = self.record.lease
         return lease is None or lease.owner == owner or lease.until <= now
 
@@ -50,16 +48,11 @@ class _Stored:
             self.change(lease=replace(lease, until=until))
 
     def is_owned(self, owner: str) -> bool:
-        """Whether ``owner`` has the lease."""
         return self.record.lease is not None and self.record.lease.owner == owner
 
 
 class CallModel:
-    """The methods of :class:`CallStore`, at once and one after the other.
-
-    Args:
-        process: the name of this process.
-    """
+    """The methods of :class:`CallStore`, at once and one after the other."""
 
     def __init__(self, process: str = "") -> None:
         self._calls: dict[str, _Stored] = {}
@@ -75,14 +68,12 @@ class CallModel:
     # -- calls -------------------------------------------------------------------------------
 
     def begin(self, call: CallRecord, *, after: RoundRecord | None = None) -> CallRecord:
-        """See the port."""
         if call.call_id not in self._calls:
             rounds = {} if after is None else {after.number: after}
             self._calls[call.call_id] = _Stored(call, rounds)
         return self._calls[call.call_id].record
 
     def find(self, call_id: str) -> CallRecord | None:
-        """See the port."""
         known = self._calls.get(call_id)
         return None if known is None else known.record
 
@@ -95,7 +86,6 @@ class CallModel:
         begins: str = "",
         after: CallRecord | None = None,
     ) -> list[CallRecord]:
-        """See the port."""
         found = [
             known.record
             for known in self._calls.values()
@@ -107,20 +97,17 @@ class CallModel:
         return sorted(found, key=_age, reverse=True)[:limit]
 
     def expired(self, now: float, limit: int) -> list[CallRecord]:
-        """See the port."""
         records = [known.record for known in self._calls.values()]
         overdue = [one for one in records if one.state.is_open and one.deadline <= now]
         return sorted(overdue, key=lambda one: (one.deadline, one.call_id))[:limit]
 
     def open_calls(self) -> tuple[int, float | None, float | None]:
-        """See the port."""
         known = [each.record for each in self._calls.values() if each.record.state.is_open]
         asked = [each.asked for each in known if each.state == CallState.WAITING]
         first = min((each for each in asked if each is not None), default=None)
         return len(known), min((each.started for each in known), default=None), first
 
     def prune(self, before: float, limit: int) -> int:
-        """See the port."""
         records = [known.record for known in self._calls.values()]
         over = [one for one in records if not one.state.is_open and one.deadline < before]
         pruned = sorted(over, key=lambda one: (one.deadline, one.call_id))[:limit]
@@ -134,7 +121,6 @@ class CallModel:
         return LeaseRecord(owner, until, self._process)
 
     def renew(self, call_id: str, owner: str, until: float) -> bool:
-        """See the port."""
         known = self._calls.get(call_id)
         if known is None or not known.is_owned(owner):
             return False
@@ -142,7 +128,6 @@ class CallModel:
         return True
 
     def release(self, call_id: str, owner: str) -> None:
-        """See the port."""
         known = self._calls.get(call_id)
         if known is not None and known.is_owned(owner):
             known.change(CallEvent.LEAVE, lease=None)
@@ -150,7 +135,6 @@ class CallModel:
     def take_to_undo(
         self, call_id: str, owner: str, now: float, until: float, *, is_due: bool = True
     ) -> CallRecord | None:
-        """See the port."""
         known = self._calls.get(call_id)
         if known is None:
             return None
@@ -165,7 +149,6 @@ class CallModel:
     def move(
         self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
     ) -> bool:
-        """See the port."""
         known = self._calls.get(call_id)
         if known is None or not known.is_owned(owner):
             return False
@@ -187,7 +170,6 @@ class CallModel:
                 del known.inbox[step]
 
     def fail(self, call_id: str, error: str, owner: str) -> bool:
-        """See the port."""
         known = self._calls.get(call_id)
         if known is None or not known.is_owned(owner):
             return False
@@ -196,7 +178,6 @@ class CallModel:
         return True
 
     def adopt(self, call_id: str, version: str, owner: str) -> bool:
-        """See the port."""
         known = self._calls.get(call_id)
         if known is None or not known.is_owned(owner):
             return False
@@ -204,7 +185,6 @@ class CallModel:
         return True
 
     def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:
-        """See the port."""
         known = self._calls.get(call_id)
         if known is None or known.record.state != state:
             return False
@@ -231,7 +211,6 @@ class CallModel:
         answers: Mapping[str, str] | None = None,
         new: CallRecord | None = None,
     ) -> OpenedRound | None:
-        """See the port."""
         given = dict(answers or {})
         if new is not None and call_id not in self._calls:
             lease = self._lease(owner, until)
@@ -273,7 +252,6 @@ class CallModel:
     def end_round(
         self, call_id: str, record: RoundRecord, event: CallEvent, *, owner: str, deadline: float
     ) -> RoundRecord:
-        """See the port."""
         known = self._known(call_id)
         is_allowed = known.record.state in TRANSITIONS[event]
         if known.is_owned(owner) and is_allowed and record.number not in known.rounds:
@@ -284,12 +262,10 @@ class CallModel:
         return known.rounds[record.number]
 
     def round(self, call_id: str, number: int) -> RoundRecord | None:
-        """See the port."""
         known = self._calls.get(call_id)
         return None if known is None else known.rounds.get(number)
 
     def last_round(self, call_id: str) -> RoundRecord | None:
-        """See the port."""
         known = self._calls.get(call_id)
         return known.rounds[max(known.rounds)] if known and known.rounds else None
 
@@ -304,7 +280,6 @@ class CallModel:
         deadline: float | None = None,
         now: float = -math.inf,
     ) -> dict[str, str] | None:
-        """See the port."""
         known = self._known(call_id)
         if known.record.state not in TAKES_ANSWERS or known.record.deadline <= now:
             return None
@@ -315,14 +290,12 @@ class CallModel:
         return {step: known.inbox[step].text for step in answers}
 
     def answers(self, call_id: str) -> dict[str, AnswerRecord]:
-        """See the port."""
         known = self._calls.get(call_id)
         return {} if known is None else dict(known.inbox)
 
     def record(
         self, call_id: str, number: int, entries: Mapping[str, str], *, given: str = ""
     ) -> dict[str, str]:
-        """See the port."""
         known = self._known(call_id)
         is_of_round = known.opened is not None and known.opened[0] == number
         is_other = given and is_of_round and known.opened != (number, given)
@@ -334,17 +307,14 @@ class CallModel:
         }
 
     def entries(self, call_id: str, number: int) -> dict[str, str]:
-        """See the port."""
         known = self._calls.get(call_id)
         entries = {} if known is None else known.entries
         return {step_id: text for step_id, (where, text) in entries.items() if where == number}
 
     def undone(self, call_id: str, step_id: str) -> None:
-        """See the port."""
         self._known(call_id).undone.add(step_id)
 
     def undone_steps(self, call_id: str) -> frozenset[str]:
-        """See the port."""
         known = self._calls.get(call_id)
         return frozenset() if known is None else frozenset(known.undone)
 

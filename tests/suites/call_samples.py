@@ -27,7 +27,6 @@ def an_end(number: int = 0, **changes: Any) -> RoundRecord:
 
 
 async def begun(store: CallStore, call_id: str = "call_1", **changes: Any) -> CallRecord:
-    """Begin a call, and return it."""
     return await store.begin(a_call(call_id, **changes))
 
 

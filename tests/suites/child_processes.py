@@ -42,27 +42,18 @@ class Child:
         theirs.close()  # the end of the process is then the end of the pipe
 
     async def receive(self) -> Any:  # whatever the work reports
-        """Return what the process reports next.
-
-        Raises:
-            EOFError: it has ended.
-        """
         return await anyio.to_thread.run_sync(self._pipe.recv, abandon_on_cancel=True)
 
     async def ready(self) -> None:
-        """Wait until the process has imported what it needs."""
         await self.receive()
 
     def go(self) -> None:
-        """Let it work."""
         self._pipe.send("go")
 
     def kill(self) -> None:
-        """End it at once (SIGKILL)."""
         self._process.kill()
 
     async def end(self) -> None:
-        """Wait for its end and close what belongs to it."""
         await anyio.to_thread.run_sync(self._process.join)
         self._process.close()
         self._pipe.close()

@@ -39,7 +39,6 @@ TOOLS: Mapping[str, str] = {"a": "1", "b": "1"}
 def a_wake(
     call: str, turn: str = "0", *, tool: str = "a", version: str = "", not_before: float = 0.0
 ) -> Wake:
-    """Return a wake."""
     return Wake(call, turn, tool, version, not_before)
 
 
@@ -50,15 +49,10 @@ class Changes:
         self._changed = asyncio.Event()
 
     def report(self) -> None:
-        """Have the check look again."""
         self._changed.set()
 
     async def until(self, condition: Callable[[], bool], promise: str) -> None:
-        """Wait until ``condition`` holds.
-
-        Raises:
-            AssertionError: it does not.
-        """
+        """Wait until ``condition`` holds."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while not condition():
@@ -90,7 +84,6 @@ class Worker(Changes):
             self.gate.set()
 
     async def advance(self, wake: Wake) -> None:
-        """Advance a call."""
         self.begun.append(wake)
         self.running.append(wake)
         self.most["all"] = max(self.most["all"], len(self.running))
@@ -108,29 +101,23 @@ class Worker(Changes):
             raise planned.pop(0)
 
     def times(self, call: str) -> int:
-        """Return how often a call was advanced."""
         return sum(wake.call == call for wake in self.begun)
 
     async def until_times(self, call: str, times: int, promise: str) -> None:
-        """Wait until a call was advanced so often."""
         await self.until(lambda: self.times(call) >= times, promise)
 
     async def until_turn(self, call: str, turn: str, promise: str) -> None:
-        """Wait until a call was advanced for this wake."""
         await self.until(
             lambda: any((wake.call, wake.turn) == (call, turn) for wake in self.begun), promise
         )
 
     async def until_calls(self, count: int, promise: str) -> None:
-        """Wait until so many calls were advanced."""
         await self.until(lambda: len({wake.call for wake in self.begun}) >= count, promise)
 
     async def until_running(self, count: int, promise: str) -> None:
-        """Wait until so many advances run at the same time."""
         await self.until(lambda: len(self.running) == count, promise)
 
     def ran_at_most(self, most: int, kind: str, promise: str) -> None:
-        """Expect that no more than so many ran at the same time."""
         yes(self.most[kind] <= most, promise)
 
 
@@ -138,7 +125,6 @@ class Worker(Changes):
 async def working(
     engine: Engine, advance: Advance, tools: Mapping[str, str] = TOOLS, concurrency: int = 10
 ) -> AsyncGenerator[None]:
-    """Have a worker at work inside the block."""
     worker = asyncio.ensure_future(engine.work(tools, advance, concurrency))
     try:
         yield

@@ -20,31 +20,23 @@ TEXTS: Sequence[str] = (
 
 
 def expect(found: object, wanted: object, promise: str) -> None:
-    """Compare, and say which promise is broken if the two differ.
-
-    Raises:
-        AssertionError: they differ.
-    """
+    """Compare, and say which promise is broken if the two differ."""
     if found != wanted:
         raise AssertionError(f"{promise}: found {found!r}, expected {wanted!r}")
 
 
 def yes(found: object, promise: str) -> None:
-    """Expect ``True``."""
     expect(found, wanted=True, promise=promise)
 
 
 def no(found: object, promise: str) -> None:
-    """Expect ``False``."""
     expect(found, wanted=False, promise=promise)
 
 
 class Closable(Protocol):
     """A store of any kind."""
 
-    async def close(self) -> None:
-        """Close connections and files."""
-        ...
+    async def close(self) -> None: ...
 
 
 S = TypeVar("S", bound=Closable)
@@ -52,7 +44,6 @@ S = TypeVar("S", bound=Closable)
 
 @asynccontextmanager
 async def opened(open_store: Callable[[], S]) -> AsyncGenerator[S]:
-    """Open a store, and close it at the end."""
     store = open_store()
     try:
         yield store
@@ -64,11 +55,6 @@ async def opened(open_store: Callable[[], S]) -> AsyncGenerator[S]:
 async def refused(
     doing: Awaitable[object], promise: str, kind: type[StoreError] = StoreError
 ) -> None:
-    """Expect a ``StoreError``, of this kind.
-
-    Raises:
-        AssertionError: there was none.
-    """
     found: object
     try:
         found = await doing

@@ -36,11 +36,7 @@ class Seen:
 
 
 class Model(Protocol):
-    """A plain model of a kind of store."""
-
-    def do(self, operation: Operation) -> object:
-        """Do one operation; a ``StoreError`` is returned as its type."""
-        ...
+    def do(self, operation: Operation) -> object: ...
 
 
 async def run_clients(
@@ -75,11 +71,7 @@ async def run_clients(
 
 
 async def compare(store: object, model: Model, program: Sequence[Operation], where: str) -> None:
-    """Do a program in a store and in its model, one operation after the other.
-
-    Raises:
-        AssertionError: their results differ.
-    """
+    """Do a program in a store and in its model, one operation after the other."""
     for seen in await run_clients([store], [program]):
         wanted = model.do(seen.operation)
         yes(

@@ -29,18 +29,13 @@ MOST_AT_ONCE = 1_000_000
 
 
 def some(*names: str) -> list[bytes]:
-    """Return events that differ from each other."""
     return [name.encode() for name in names]
 
 
 async def read_from(
     store: RunEvents, run: str, after: int | EventId, count: int
 ) -> list[tuple[int, bytes]]:
-    """Return the first ``count`` events after a number, or an event, each with its number.
-
-    Raises:
-        AssertionError: they did not come.
-    """
+    """Return the first ``count`` events after a number, or an event, each with its number."""
     found: list[tuple[int, bytes]] = []
     with anyio.move_on_after(PATIENCE):
         async with aclosing(store.follow(run, after)) as following:
@@ -52,11 +47,7 @@ async def read_from(
 
 
 async def _ids_in(store: RunEvents, run: str, count: int) -> list[EventId]:
-    """Return the ids of the first ``count`` events, as their readers learn them.
-
-    Raises:
-        AssertionError: they did not come.
-    """
+    """Return the ids of the first ``count`` events, as their readers learn them."""
     found: list[EventId] = []
     with anyio.move_on_after(PATIENCE):
         async with aclosing(store.follow(run, 0)) as following:
@@ -69,11 +60,7 @@ async def _ids_in(store: RunEvents, run: str, count: int) -> list[EventId]:
 
 
 async def missed(store: RunEvents, run: str, after: int | EventId, last: int, promise: str) -> None:
-    """Expect that a reader who comes back with ``after`` learns that it has missed events.
-
-    Raises:
-        AssertionError: it does not.
-    """
+    """Expect that a reader who comes back with ``after`` learns that it has missed events."""
     try:
         found = await read_from(store, run, after, 1)
     except MissedEventsError as error:

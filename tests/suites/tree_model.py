@@ -49,28 +49,23 @@ class TreeModel:
             return StoreError
 
     def create_thread(self, thread: Thread) -> None:
-        """See the port."""
         _expect(thread.id not in self._state.threads)
         self._state.threads[thread.id] = thread
 
     def thread(self, thread_id: str) -> Thread | None:
-        """See the port."""
         return self._state.threads.get(thread_id)
 
     def threads(self, limit: int) -> list[Thread]:
-        """See the port."""
         newest_first = list(self._state.threads.values())[::-1]
         return sorted(newest_first, key=lambda thread: -thread.created_at)[:limit]
 
     def threads_of(self, owner: str | None, limit: int) -> list[Thread]:
-        """See the port."""
         found = self.threads(len(self._state.threads))
         return [thread for thread in found if thread.owner == owner][:limit]
 
     def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:
-        """See the port."""
         for node in nodes:
             self._add(node)
         for result in results:
@@ -101,39 +96,32 @@ class TreeModel:
                 self._state.results[key] = replace(result, content=result.pending, pending=None)
 
     def end_turn(self, node_id: str, end: TurnEnd | None) -> None:
-        """See the port."""
         _expect(node_id in self._state.nodes)
         self._state.ends.pop(node_id, None)
         if end is not None:
             self._state.ends[node_id] = end
 
     def set_ref(self, thread_id: str, ref: Ref) -> None:
-        """See the port."""
         node = self._state.nodes.get(ref.node_id)
         _expect(node is not None and node.thread_id == thread_id)
         self._state.refs[thread_id, ref.name] = ref.node_id
 
     def delete_ref(self, thread_id: str, name: str) -> bool:
-        """See the port."""
         return self._state.refs.pop((thread_id, name), None) is not None
 
     def refs(self, thread_id: str) -> dict[str, str]:
-        """See the port."""
         refs = sorted(self._state.refs.items())
         return {name: node_id for (thread, name), node_id in refs if thread == thread_id}
 
     def node(self, node_id: str) -> Node | None:
-        """See the port."""
         return self._state.nodes.get(node_id)
 
     def path(self, node_id: str) -> Path:
-        """See the port."""
         _expect(node_id in self._state.nodes)
         nodes = tuple(self._up(self._state.nodes[node_id])[::-1])
         return Path(nodes, self._held_by(nodes), ends=self._ends_of(nodes))
 
     def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
-        """See the port."""
         at = self.refs(thread_id).get(HEAD) if node_id is None else node_id
         node = None if at is None else self.node(at)
         if node is None or node.thread_id != thread_id:
@@ -158,20 +146,16 @@ class TreeModel:
         return {node.id: self._state.ends[node.id] for node in nodes if node.id in self._state.ends}
 
     def children(self, node_id: str) -> list[Node]:
-        """See the port."""
         return [node for node in self._state.nodes.values() if node.parent_id == node_id]
 
     def beginnings(self, thread_id: str) -> list[Node]:
-        """See the port."""
         return [node for node in self._of(thread_id) if node.parent_id is None]
 
     def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
-        """See the port."""
         nodes = self._of(thread_id)
         return nodes[len(known) :] if nodes[: len(known)] == list(known) else None
 
     def tree(self, thread_id: str) -> Tree:
-        """See the port."""
         _expect(thread_id in self._state.threads)
         nodes = tuple(self._of(thread_id))
         thread = self._state.threads[thread_id]
@@ -182,12 +166,10 @@ class TreeModel:
         return [node for node in self._state.nodes.values() if node.thread_id == thread_id]
 
     def delete_thread(self, thread_id: str) -> bool:
-        """See the port."""
         self._delete({node.id for node in self._of(thread_id)})
         return self._state.threads.pop(thread_id, None) is not None
 
     def delete_subtree(self, node_id: str) -> int:
-        """See the port."""
         doomed = {
             node.id
             for node in self._state.nodes.values()

@@ -32,12 +32,10 @@ def a_node(
 
 
 def says(text: str) -> tuple[TextBlock]:
-    """Return content that is one text."""
     return (TextBlock(text=text),)
 
 
 def calls_tool(*tool_use_ids: str) -> tuple[ToolUseBlock, ...]:
-    """Return content that calls tools."""
     return tuple(ToolUseBlock(id=one, name="search", input={"for": one}) for one in tool_use_ids)
 
 
@@ -54,5 +52,4 @@ async def begin_caller(store: TreeStore, *tool_use_ids: str) -> None:
 
 
 def ids_of(nodes: Iterable[Node]) -> str:
-    """Return the ids, with spaces in between."""
     return " ".join(node.id for node in nodes)

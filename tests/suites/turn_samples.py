@@ -5,7 +5,6 @@ from tests.suites.expectations import yes
 
 
 def running(name: str, owner: str = "a", until: float = 110.0) -> TurnRecord:
-    """Return a turn that a worker works on."""
     return TurnRecord(name, TurnState.RUNNING, until, owner)
 
 

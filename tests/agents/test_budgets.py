@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from anabranch import BranchContext, Limits, tool
 from anabranch._asking import estimate_tokens, prompt_tokens, said
 from anabranch._budget import Account
-from anabranch._engine import current_scope
+from anabranch._engine import current_call
 from anabranch.agents import (
     Agent,
     BranchSelf,
@@ -127,7 +127,7 @@ class Budgets(RuleBasedStateMachine):
         @tool(requires=["sampling"], limits=Limits(max_tokens=own))
         async def ask(ctx: BranchContext, questions: int) -> str:
             """Ask several questions at the same time."""
-            self.of_tools.append(current_scope().branch.account)
+            self.of_tools.append(current_call().scheduler.scope().branch.account)
             await ctx.gather(
                 *(ctx.sample(f"question {at}", max_tokens=80) for at in range(questions))
             )

@@ -23,9 +23,9 @@ from anabranch._engine import (
     Journal,
     Notice,
     Recorder,
+    Scope,
     codec_of,
     current_call,
-    current_scope,
     fingerprint,
     pin,
 )
@@ -40,10 +40,15 @@ NAME = "t"
 # -- what a body does ------------------------------------------------------------------------
 
 
+def here() -> tuple[Call[Any], Scope]:
+    """Return the running call, and the place in it."""
+    call = current_call()
+    return call, call.scheduler.scope()
+
+
 def ask(question: str, *, key: str | None = None) -> Coroutine[Any, Any, Any]:
     """Ask; as an operation: the id is taken now, the question is put when this is awaited."""
-    scope = current_scope()
-    call = current_call()
+    call, scope = here()
     step_id = call.cursor.new_id(scope, "ask", key)
 
     async def asking() -> Any:
@@ -67,8 +72,7 @@ def step(
     undo: Callable[[Any], Any] | None = None,
     name: str | None = None,
 ) -> Coroutine[Any, Any, Any]:
-    scope = current_scope()
-    call = current_call()
+    call, scope = here()
     step_id = call.cursor.new_id(scope, name or _name_of(function))
     asked = pin(function, args)
     return call.scheduler.made(
@@ -79,24 +83,21 @@ def step(
 def branch(
     body: Callable[[Branch], Awaitable[Any]], *, name: str | None = None, **limits: Any
 ) -> Coroutine[Any, Any, Any]:
-    scope = current_scope()
-    call = current_call()
+    call, scope = here()
     path = call.cursor.new_path(scope, name or _name_of(body))
 
     return call.scheduler.made(call.branches.run(path, Limits(**limits), body, codec_of(body)))
 
 
 def race(*operations: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
-    scope = current_scope()
-    call = current_call()
+    call, scope = here()
     return call.scheduler.made(
         call.operations.race(scope, call.cursor.new_id(scope, "race"), operations)
     )
 
 
 def sleep_until(until: float) -> Coroutine[Any, Any, None]:
-    scope = current_scope()
-    call = current_call()
+    call, scope = here()
     step_id = call.cursor.new_id(scope, "sleep")
     return call.scheduler.made(call.operations.sleep(scope, step_id, until))
 
@@ -109,16 +110,16 @@ gather = all_of
 
 
 async def patched(name: str = "change") -> bool:
-    return await current_call().markers.is_new_way(current_scope(), name)
+    return await current_call().markers.is_new_way(current_call().scheduler.scope(), name)
 
 
 async def say(message: str) -> None:
-    scope = current_scope()
+    scope = current_call().scheduler.scope()
     await current_call().operations.notify(scope, Notice(message, level="info"))
 
 
 def now() -> float:
-    scope = current_scope()
+    scope = current_call().scheduler.scope()
     return current_call().operations.now(scope)
 
 

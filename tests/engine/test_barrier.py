@@ -7,8 +7,17 @@ from typing import Any
 import pytest
 
 from anabranch._budget import Limits
-from anabranch._engine import Answer, Branch, current_call, current_scope, needed
-from tests.engine.harness import World, ask, gather, hot, loudly, rounds, step
+from anabranch._engine import Answer, Branch, needed
+from tests.engine.harness import (
+    World,
+    ask,
+    gather,
+    here,
+    hot,
+    loudly,
+    rounds,
+    step,
+)
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
 Respond = Callable[[str], Awaitable[Answer]]
@@ -42,7 +51,7 @@ class Server:
             self.noted.append(f"admit {question}")
             return question
 
-        scope, call = current_scope(), current_call()
+        call, scope = here()
         step_id = call.cursor.new_id(scope, "sample")
         entry = await call.operations.ask(
             scope, step_id, "sample", question, admit, respond or self.respond

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch._budget import Limits
-from anabranch._engine import Answer, Branch, Entry, Journal, current_call, current_scope
+from anabranch._engine import Answer, Branch, Entry, Journal, current_call
 from anabranch.errors import (
     BranchTimeoutError,
     BranchTokenError,
@@ -20,14 +20,24 @@ from anabranch.errors import (
     ToolError,
 )
 from anabranch.testing import ManualClock
-from tests.engine.harness import World, ask, ask_here, branch, first_round, now, rounds, say, step
+from tests.engine.harness import (
+    World,
+    ask,
+    ask_here,
+    branch,
+    first_round,
+    here,
+    now,
+    rounds,
+    say,
+    step,
+)
 from tests.patience import PATIENCE
 
 
 async def spend(tokens: int, question: str = "q", prompt: int = 0) -> Any:
     """Ask something that costs ``tokens``, as a sample does."""
-    scope = current_scope()
-    call = current_call()
+    call, scope = here()
     step_id = call.cursor.new_id(scope, "sample")
 
     def admitted() -> str:

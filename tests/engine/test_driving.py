@@ -19,8 +19,6 @@ from anabranch._engine import (
     Journal,
     Notice,
     Waiting,
-    current_call,
-    current_scope,
 )
 from anabranch.errors import BranchTokenError, StepFailed
 from anabranch.testing import ManualClock
@@ -32,6 +30,7 @@ from tests.engine.harness import (
     failing,
     first_round,
     gather,
+    here,
     hot,
     loudly,
     now,
@@ -289,8 +288,7 @@ async def test_a_withdrawn_question_cancels_whoever_was_to_answer_it() -> None:
 async def ask_the_server(
     question: str, respond: Callable[[Any], Coroutine[Any, Any, Answer]]
 ) -> Any:
-    scope = current_scope()
-    call = current_call()
+    call, scope = here()
     step_id = call.cursor.new_id(scope, "sample")
     entry = await call.operations.ask(scope, step_id, "sample", question, lambda: question, respond)
     return entry.value
@@ -318,8 +316,7 @@ async def test_a_refused_request_is_not_asked() -> None:
         raise ValueError("not allowed here")
 
     async def body(_: Branch) -> str:
-        scope = current_scope()
-        call = current_call()
+        call, scope = here()
         try:
             await call.operations.ask(
                 scope, call.cursor.new_id(scope, "ask"), "elicit", "print", refuse
@@ -341,8 +338,7 @@ async def test_a_request_that_a_limit_refuses_is_refused_for_good() -> None:
         return "allowed"
 
     async def body(_: Branch) -> Any:
-        scope = current_scope()
-        call = current_call()
+        call, scope = here()
         try:
             await call.operations.ask(
                 scope, call.cursor.new_id(scope, "ask"), "sample", "print", within_limits
@@ -356,8 +352,7 @@ async def test_a_request_that_a_limit_refuses_is_refused_for_good() -> None:
 
 async def test_a_question_that_is_repeated_has_an_id_for_each_attempt() -> None:
     async def body(_: Branch) -> Any:
-        scope = current_scope()
-        call = current_call()
+        call, scope = here()
         first = call.cursor.new_id(scope, "ask")
         heard: list[Any] = []
         for attempt in (1, 2, 3):

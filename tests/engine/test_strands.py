@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from anabranch._engine import Branch, Finished, Waiting, current_call, current_scope
-from anabranch._engine.strands import install_task_factory, strand_of
+from anabranch._engine import Branch, Finished, Waiting, current_call, strands
+from anabranch._engine.strands import install_task_factory
 from anabranch.errors import ContextUseError, NonDeterminismError
 from tests.engine.harness import (
     World,
@@ -18,6 +18,7 @@ from tests.engine.harness import (
     branch,
     first_round,
     gather,
+    here,
     now,
     race,
     rounds,
@@ -99,21 +100,16 @@ async def test_randomness_is_the_same_in_every_replay_and_differs_between_places
     drawn: list[tuple[float, float, str]] = []
 
     async def elsewhere() -> float:
-        return current_call().operations.random(current_scope()).random()
+        call, scope = here()
+        return call.operations.random(scope).random()
 
     async def body(_: Branch) -> None:
-        scope = current_scope()
+        call, scope = here()
         other = await asyncio.create_task(elsewhere())
-        unique = current_call().operations.unique(scope, "uuid")
-        assert unique != current_call().operations.unique(scope, "uuid")
-        drawn.append(
-            (
-                current_call().operations.random(scope).random()
-                + current_call().operations.random(scope).random(),
-                other,
-                str(unique),
-            )
-        )
+        unique = call.operations.unique(scope, "uuid")
+        assert unique != call.operations.unique(scope, "uuid")
+        two = call.operations.random(scope).random() + call.operations.random(scope).random()
+        drawn.append((two, other, str(unique)))
         await ask("a")
 
     await rounds(body)
@@ -145,7 +141,7 @@ async def in_a_callback() -> None:
 
     def callback() -> None:
         try:
-            current_scope()
+            current_call().scheduler.scope()
         except NonDeterminismError as error:
             heard.set_exception(error)
 
@@ -156,7 +152,7 @@ async def in_a_callback() -> None:
 @pytest.mark.parametrize(
     ("use", "match"),
     [
-        (lambda: asyncio.to_thread(current_scope), "outside any task"),
+        (lambda: asyncio.to_thread(current_call), "outside any task"),
         (in_a_callback, "outside any task"),
         (lambda: made_by_a_callback(ask_here("a")), "which no task of the call has started"),
         (lambda: made_by_a_callback(ask("a")), "which no task of the call has started"),
@@ -208,7 +204,7 @@ async def test_a_strand_may_ask_while_a_step_of_its_runs_in_another_task() -> No
 
 async def test_tasks_that_a_step_starts_are_no_strands() -> None:
     async def nothing() -> bool:
-        return strand_of(asyncio.current_task()) is not None
+        return asyncio.current_task() in strands._strands
 
     async def effect() -> bool:
         return await asyncio.create_task(nothing())
@@ -231,8 +227,8 @@ async def inner_branch(_: Branch) -> None:
         lambda: branch(inner_branch),
         lambda: step(str),
         lambda: race(ask("a")),
-        lambda: current_call().operations.random(current_scope()),
-        lambda: current_call().operations.unique(current_scope(), "uuid"),
+        lambda: current_call().operations.random(current_call().scheduler.scope()),
+        lambda: current_call().operations.unique(current_call().scheduler.scope(), "uuid"),
     ],
     ids=["ask", "now", "branch", "step", "race", "random", "unique"],
 )
@@ -419,4 +415,4 @@ async def test_a_strand_is_forgotten_when_it_has_ended() -> None:
     async with world.call(body, world.journal()) as call:
         assert isinstance(await call.round(), Waiting)
         assert call.scheduler.strands == {}
-    assert strand_of(tasks[0]) is None
+    assert tasks[0] not in strands._strands

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch._engine import Branch, Journal, current_call, current_scope, scheduler
+from anabranch._engine import Branch, Journal, scheduler
 from anabranch.errors import SuspensionError
 from tests.engine.harness import (
     World,
@@ -16,6 +16,7 @@ from tests.engine.harness import (
     ask_here,
     branch,
     first_round,
+    here,
     hot,
     race,
     rounds,
@@ -127,7 +128,8 @@ async def test_a_draw_in_a_finally_block_is_recorded_when_the_body_really_ends()
         try:
             return await ask("a")
         finally:
-            DONE.append(str(current_call().operations.random(current_scope()).random()))
+            call, scope = here()
+            DONE.append(str(call.operations.random(scope).random()))
 
     run = await rounds(body)
     assert "seed" not in {entry.kind for entry in Journal.loads(run.states[0]).entries.values()}

@@ -12,20 +12,27 @@ from anabranch._engine import (
     Finished,
     Journal,
     Stopped,
-    current_call,
-    current_scope,
     fingerprint,
 )
 from anabranch._engine.wordings import REFUSALS
 from anabranch.errors import NonDeterminismError
-from tests.engine.harness import World, branch, first_round, gather, race, sleep_until, step
+from tests.engine.harness import (
+    World,
+    branch,
+    first_round,
+    gather,
+    here,
+    race,
+    sleep_until,
+    step,
+)
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
 
 
 async def put(question: str, kind: Any = "elicit", key: str | None = None) -> Any:
     """Ask until an answer is one to this question."""
-    call, scope = current_call(), current_scope()
+    call, scope = here()
     first = call.cursor.new_id(scope, "ask", key)
     attempt = 0
     while True:

@@ -144,10 +144,6 @@ class Strand:
 _strands: dict[object, Strand] = {}
 
 
-def strand_of(task: object) -> Strand | None:
-    return _strands.get(task)
-
-
 def current_strand() -> Strand:
     """Return the strand that is running.
 
@@ -164,10 +160,6 @@ def current_strand() -> Strand:
     if strand is None or strand.effects:
         raise ContextUseError("ctx", OWN_TASKS, *_misuse(task, strand))
     return strand
-
-
-def current_scope() -> Scope:
-    return current_strand().scope
 
 
 def _misuse(task: asyncio.Task[Any] | None, strand: Strand | None) -> tuple[str, str]:
@@ -228,7 +220,7 @@ class _Factory:
     ) -> asyncio.Future[Any]:
         if context is not None:
             options["context"] = context
-        parent = strand_of(asyncio.current_task(loop))
+        parent = _strands.get(asyncio.current_task(loop))
         if (
             parent is not None
             or runs_authors_code.get()

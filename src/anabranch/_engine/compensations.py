@@ -128,14 +128,10 @@ class Compensations:
     async def _undo(self, due: Compensation) -> Exception | None:
         try:
             with self._observe("undo", due.step_id):
-                await self._try(due)
+                await self._repeat(due.step_id, *self._find(due))
         except Exception as error:  # noqa: BLE001 - the author's modules and undos may raise anything
             return error
         return None
-
-    async def _try(self, due: Compensation) -> None:
-        undo, value = self._find(due)
-        await self._repeat(due.step_id, undo, value)
 
     async def _repeat(self, step_id: str, undo: Callable[..., Any], value: object) -> None:
         delays = iter(RETRY_AFTER)

@@ -119,14 +119,6 @@ async def _memory_stream(_: Props) -> None:
         await receiving.receive()
 
 
-async def _limiter(_: Props) -> None:
-    await _full_limiter().acquire()
-
-
-async def _queued_thread(_: Props) -> None:
-    await anyio.to_thread.run_sync(int, limiter=_full_limiter())
-
-
 def _full_limiter() -> anyio.CapacityLimiter:
     limiter = anyio.CapacityLimiter(1)
     limiter.acquire_on_behalf_of_nowait(object())
@@ -170,10 +162,6 @@ class _Awaitable:
         return asyncio.Event().wait().__await__()
 
 
-async def _own_awaitable(_: Props) -> None:
-    await _Awaitable()
-
-
 _BLOCKED: dict[str, Wait] = {
     "an ask": lambda props: props.asked,
     "a task": _strand,
@@ -194,13 +182,13 @@ _SYNCHRONISING: dict[str, Wait] = {
     "anyio.Lock": lambda props: props.lock.acquire(),
     "anyio.Semaphore": lambda _: anyio.Semaphore(0).acquire(),
     "anyio.Event": lambda _: anyio.Event().wait(),
-    "anyio.CapacityLimiter": _limiter,
+    "anyio.CapacityLimiter": lambda _: _full_limiter().acquire(),
     "anyio memory stream": _memory_stream,
     "anyio TaskGroup.start": _anyio_start,
     "an event in async for": _async_for,
     "an event in anext() with a default": _anext,
     "an event in an async generator's aclose()": _aclose,
-    "an event in an object's __await__": _own_awaitable,
+    "an event in an object's __await__": lambda _: _Awaitable(),
 }
 
 _WAITING: dict[str, Wait] = {
@@ -220,7 +208,9 @@ _BUSY: dict[str, Wait] = {
     "a socket": lambda props: props.receive(),
     "an anyio socket that receives": lambda props: props.stream.receive(),
     "an anyio socket that sends": _sending,
-    "a thread for which anyio.to_thread has no place": _queued_thread,
+    "a thread for which anyio.to_thread has no place": lambda _: anyio.to_thread.run_sync(
+        int, limiter=_full_limiter()
+    ),
 }
 
 KNOWN_WAITS: dict[str, tuple[StrandState, Wait]] = {

@@ -192,8 +192,7 @@ class Scheduler:
         if self.closing:
             self.changed.set()
 
-    # -- permission for operations
-    # ---------------------------------------------------------------------
+    # -- permission for operations -----------------------------------------------------------
 
     async def go_live(self, scope: Scope, step_id: str) -> Strand:
         """Return the running strand if it may start a new operation; otherwise, end the strand.

@@ -163,7 +163,8 @@ class DBOSEngine:
     # -- the database ------------------------------------------------------------------------
 
     async def _connected(self) -> DBOSClient:
-        self._check_open()
+        if self._is_closed:
+            raise StoreError("The engine is closed.")
         async with self._opening:
             if self._client is None:
                 self._client = await self._asking(asyncio.to_thread(self._connect))
@@ -183,10 +184,6 @@ class DBOSEngine:
     async def _asking(self, request: Awaitable[T]) -> T:
         with translated(self._label, "engine's database"):
             return await request
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise StoreError("The engine is closed.")
 
 
 def unwaited(url: sa.URL) -> str:

@@ -116,7 +116,7 @@ class Reaper:
         running = [asyncio.ensure_future(self._try_to_end(record)) for record in records]
         for record, task in zip(records, running, strict=True):
             self._ending[record.call_id] = task
-            task.add_done_callback(partial(self._forget, record.call_id))
+            task.add_done_callback(partial(lambda line, _: self._ending.pop(line), record.call_id))
         if not running:
             return 0
         all_ended = asyncio.ensure_future(asyncio.wait(running))
@@ -134,9 +134,6 @@ class Reaper:
         if late := len(running) - len(done):
             logger.warning("the compensations of %d calls take long; they continue", late)
         return sum(done)
-
-    def _forget(self, line: str, _: object) -> None:
-        del self._ending[line]
 
     def _lease(self, line: str) -> Lease:
         store, clock, seconds = self._policy.store, self._calls.runtime.clock, self._policy.lease

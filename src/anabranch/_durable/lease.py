@@ -262,7 +262,3 @@ class Lease(RenewedLease):
         moved = await self._store.move(self._line, event, owner=self.owner, deadline=deadline)
         self._may_be_held = not moved
         return moved
-
-    async def adopt(self, version: str) -> bool:
-        """Set ``version`` as the version of the call's code; see :meth:`CallStore.adopt`."""
-        return await self._store.adopt(self._line, version, self.owner)

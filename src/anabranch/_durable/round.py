@@ -276,7 +276,7 @@ class Rounds:
         if not runtime.is_other(call.version):
             return
         if await fits(job.tool, job.arguments, journal, runtime, job.host):
-            if not await lease.adopt(runtime.version):
+            if not await self.policy.store.adopt(journal.line, runtime.version, lease.owner):
                 raise StoreError(f"Another worker has taken over call {journal.line!r}. Try again.")
             return
         logger.warning("call %r waits for code of version %r", journal.line, call.version)

@@ -14,22 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-    nullcontext,
-    suppress,
-)
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NoReturn, TypeVar
 
 from anabranch._aio import pause, run_shielded
 from anabranch._durable.job import Durability, Job, RunningCalls
 from anabranch._durable.reading import MAX_STATE, StoredCalls, store_errors_mapped
-from anabranch._durable.recorder import (
-    ForeignErrors,
-    Replies,
-    repeat_value,
-)
+from anabranch._durable.recorder import ForeignErrors, Replies, repeat_value
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
 from anabranch._durable.states import StateSizeError, digest
 from anabranch._durable.store import RoundRecord
@@ -209,24 +200,18 @@ class CallService:
         await self._run(job, journal, round_, lambda call: call.round())
         raise error
 
-    def _open_round(
-        self, job: Job, journal: Journal, answers: Mapping[str, Answer]
-    ) -> AbstractAsyncContextManager[_Opened | RoundRecord]:
-        if self.durability is not None:
-            return self._open_stored(self.durability, job, journal, answers)
-        journal.answer(answers)
-        return nullcontext(UnrecordedRound(job, journal))
-
     @asynccontextmanager
-    async def _open_stored(
-        self, policy: Durability, job: Job, journal: Journal, answers: Mapping[str, Answer]
-    ) -> AsyncGenerator[StoredRound | RoundRecord]:
+    async def _open_round(
+        self, job: Job, journal: Journal, answers: Mapping[str, Answer]
+    ) -> AsyncGenerator[_Opened | RoundRecord]:
+        if self.durability is None:
+            journal.answer(answers)
+            yield UnrecordedRound(job, journal)
+            return
+        rounds = Rounds(self.durability, self.runtime, self._foreign)
         with store_errors_mapped():
-            async with self._rounds(policy).open(job, journal, answers) as opened:
+            async with rounds.open(job, journal, answers) as opened:
                 yield opened
-
-    def _rounds(self, policy: Durability) -> Rounds:
-        return Rounds(policy, self.runtime, self._foreign)
 
     async def _play(
         self,

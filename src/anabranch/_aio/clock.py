@@ -46,11 +46,7 @@ async def pause(clock: Clock, seconds: float) -> None:
 
 
 async def run_until(clock: Clock, when: float | None, work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` until it ends, or until ``clock`` reaches ``when``; then cancel it.
-
-    Raises:
-        Exception: if ``work`` raises.
-    """
+    """Run ``work`` until it ends, or until ``clock`` reaches ``when``; then cancel it."""
     if when is None:
         return await work
     working = asyncio.ensure_future(work)
@@ -78,11 +74,9 @@ class SystemClock:
     """The machine's clock."""
 
     def now(self) -> float:
-        """Return ``time.time()``."""
         return time.time()
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Use the running asyncio loop's timer."""
         return asyncio.get_running_loop().call_later(max(0.0, when - time.time()), callback)
 
 
@@ -90,7 +84,6 @@ class SystemIds:
     """Random names, 72 bits each."""
 
     def call_id(self) -> str:
-        """Return ``call_`` and twelve URL-safe characters."""
         return f"call_{secrets.token_urlsafe(9)}"
 
     def secret(self) -> str:

@@ -134,8 +134,7 @@ async def replay_race(operations: Sequence[Awaitable[T]], winner: int) -> T:
 async def wait_shielded(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
     """Return when ``future`` is done, however often the caller is cancelled meanwhile.
 
-    Returns:
-        the cancellation, if there was one; the caller raises it after looking at ``future``.
+    The result is the cancellation, if any; the caller raises it after looking at ``future``.
     """
     interrupted: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):  # an outer scope would cancel the wait again and again
@@ -150,9 +149,8 @@ async def wait_shielded(future: asyncio.Future[Any]) -> asyncio.CancelledError |
 async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` to completion, even if the caller is cancelled, and return its result.
 
-    Raises:
-        asyncio.CancelledError: if the caller was cancelled; raised when ``work`` has ended, with
-            the error of ``work`` as its cause.
+    A cancellation of the caller is raised when ``work`` has ended, with the error of ``work`` as
+    its cause.
     """
     task = asyncio.ensure_future(work)
     interrupted = await wait_shielded(task)

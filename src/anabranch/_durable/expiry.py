@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from anabranch._aio import pause, run_every
+from anabranch._aio import run_every, run_until
 from anabranch._asking import Capabilities, Host
 from anabranch._durable.call_states import CallEvent
 from anabranch._durable.job import Durability
@@ -44,11 +44,8 @@ PATIENCE = 60.0
 class Reaper:
     """Ends the expired calls of ``tools``; calls of other tools are left to servers that have these.
 
-    Args:
-        calls: has the store, and the clock.
-        tools: the tools by name.
-        patience: seconds that a pass waits for compensations.
-        runtime_of: returns the environment of a call; by default, that of ``calls``.
+    ``patience`` is the number of seconds that a pass waits for compensations. ``runtime_of``
+    returns the environment of a call; by default, that of ``calls``.
     """
 
     def __init__(
@@ -119,17 +116,13 @@ class Reaper:
             task.add_done_callback(partial(lambda line, _: self._ending.pop(line), record.call_id))
         if not running:
             return 0
-        all_ended = asyncio.ensure_future(asyncio.wait(running))
-        out_of_patience = asyncio.ensure_future(pause(self._calls.runtime.clock, self._patience))
+        clock = self._calls.runtime.clock
         try:
-            await asyncio.wait({all_ended, out_of_patience}, return_when=asyncio.FIRST_COMPLETED)
+            await run_until(clock, clock.now() + self._patience, _ended(running))
         except asyncio.CancelledError:
             for task in running:
                 task.cancel()
             raise
-        finally:
-            all_ended.cancel()
-            out_of_patience.cancel()
         done = [task.result() for task in running if task.done()]
         if late := len(running) - len(done):
             logger.warning("the compensations of %d calls take long; they continue", late)
@@ -197,6 +190,10 @@ class Reaper:
             problems = getattr(expired, "__notes__", [])
             logger.info("call %r has expired, and is undone: %s", line, problems or "all of it")
         return not journal.compensations
+
+
+async def _ended(tasks: Collection[asyncio.Task[bool]]) -> None:
+    await asyncio.wait(tasks)
 
 
 def _end_of(record: CallRecord) -> CallEvent:

@@ -54,16 +54,13 @@ class Job:
     """One request to run a call.
 
     Attributes:
-        tool: the tool.
         arguments: the arguments that the tool's ``validate`` has returned.
         host: the capabilities of the client, or of this server.
-        sink: receives notices.
         principal: the caller, if known.
         thread: the conversation that the call is part of; empty for none.
         node: the node of the thread that calls the tool; empty for none.
         cuts_effects: whether the cancellation of a recorded round also cancels its effects, in
             place of awaiting and recording them.
-        watch: reports the branches of the call.
         wakes: whether a sleeping call continues without its client, and does not expire meanwhile.
         begins_lines: whether a later round may begin a line that the store does not have, from a
             state that a conversation has stored.
@@ -115,10 +112,9 @@ class RunningCalls:
             ended.set_result(None)
 
     async def end(self, grace: float) -> None:
-        """Cancel the running calls of this event loop, and wait for their compensations.
+        """Cancel the running calls of this event loop, and wait ``grace`` seconds for their compensations.
 
-        Args:
-            grace: maximum seconds to wait; slower calls continue as long as the process does.
+        Slower calls continue as long as the process does.
         """
         loop = asyncio.get_running_loop()
         here = {ended: task for ended, task in self._tasks.items() if task.get_loop() is loop}

@@ -90,7 +90,6 @@ class StoredRound:
     """A round to run, under the lease on its call, from :meth:`Rounds.open`.
 
     Attributes:
-        recorder: the recorder for the call.
         failure: the error with which the call had failed when it was interrupted. If set, the body
             does not continue; the remaining compensations run.
         left: the entries of the journal after the last effect.

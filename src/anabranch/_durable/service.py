@@ -55,8 +55,6 @@ class CallService:
     """Runs the calls of one server, for all its edges; without ``durability``, nothing is stored.
 
     Args:
-        runtime: the environment of every call.
-        durability: the policy of the store.
         foreign: errors of the server's protocol that a tool may raise.
         max_state: maximum bytes of all answers of a call.
         max_running: maximum calls, or rounds, that may run when another call begins.
@@ -111,7 +109,6 @@ class CallService:
             ToolError: if the store does not answer, the answers are too long, or too many calls run
                 for another to begin; nothing is lost. Or if the state is too large for the client's
                 next request; the call is undone.
-            Exception: if the call raises.
         """
         await self._check_running(journal)
         taken = journal.to_open(answers)

@@ -56,8 +56,6 @@ class TurnRecord:
     """An unfinished turn in a store of run events.
 
     Attributes:
-        id: the turn.
-        state: the state of the turn.
         due: the time from which a worker looks for the turn: the end of the lease while the turn is
             ``running``.
         owner: the owner of the lease; empty without one.

@@ -122,8 +122,8 @@ class Deadline:
     async def run(self, body: Awaitable[T], when: float) -> T:
         """Await ``body`` and return its value if it ends before ``when``.
 
-        Raises:
-            BranchTimeoutError: if the body ends later. An error of the body becomes the cause.
+        If the body ends later, raise ``BranchTimeoutError``. An error of the body becomes its
+        cause.
         """
         self._task = asyncio.current_task()
         try:
@@ -181,13 +181,10 @@ class Branch:
     """One branch of a running call.
 
     Attributes:
-        parent: the enclosing branch; ``None`` for the call's root.
         path: name of the branch within the call.
-        depth: number of enclosing branches.
         tool_depth: depth of the enclosing tool, from which its code counts ``max_depth``.
         limits: the tightest of all enclosing limits; ``timeout`` is the branch's own.
         account: tokens spent here and in sub-branches, within the branch's own budget.
-        deadline: enforces the timeout while the body runs.
         ids: ids of the entries inside: steps, and sub-branches that were folded into one entry.
         noticed: scope paths inside from which notices were sent.
     """

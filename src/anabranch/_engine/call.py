@@ -56,20 +56,10 @@ class Call(Generic[T]):
         clock: source of the time; the system's by default.
         sink: receives log lines and progress, each once over all rounds.
         recorder: writes each entry before the body sees it.
-        perform: runs an effect.
         step_threads: maximum synchronous steps that run at the same time.
         on_fault: called immediately with an error that ends the call whatever its body does.
         patience: seconds that work outside of steps may hold back an open ask in a cold run.
         observe: surrounds each step, undo, ask and branch that runs.
-
-    Attributes:
-        cursor: names steps, and reads and writes entries.
-        scheduler: runs the strands, which are the tasks of the call.
-        effects: runs steps.
-        operations: asks, sleeps, races, notifies, and reads the clock.
-        markers: decides which way the call takes where its code was changed.
-        branches: runs sub-branches.
-        compensations: undos that run if the call fails.
     """
 
     def __init__(  # noqa: PLR0913 - the surroundings of a run, by keyword
@@ -210,10 +200,8 @@ class Call(Generic[T]):
 
         The body runs over the record, which binds the undos to their steps. A new operation of the
         body waits until the body is cancelled. A body may also wait for a device or another task
-        there. Nothing would end that wait, so this method does not wait for the body's end.
-
-        Raises:
-            BaseException: if all undos have run: ``error``, with a note for each failed undo.
+        there. Nothing would end that wait, so this method does not wait for the body's end. At
+        last, raise ``error``, with a note for each failed undo.
         """
         self._begin_replay()
         while not self.scheduler.changed.is_set():
@@ -255,12 +243,7 @@ class Call(Generic[T]):
         return self._open.is_open(step_id)
 
     async def result(self) -> T:
-        """Return the value of a hot run's body, once :meth:`asks` has ended.
-
-        Raises:
-            Exception: if the body raised, as in :meth:`round`.
-            RuntimeError: if :meth:`asks` has not ended.
-        """
+        """Return the value of a hot run's body, once :meth:`asks` has ended; raise as :meth:`round` does."""
         if self._failure is not None:
             raise self._failure
         if self._task is None or not self._task.done():
@@ -270,11 +253,8 @@ class Call(Generic[T]):
     async def drive(self, answerer: Callable[[Ask], Awaitable[Answer]]) -> T:
         """Run hot until the body has ended; call ``answerer`` for each ask, concurrently.
 
-        A withdrawn ask (a lost race, a timeout) cancels the task of its ``answerer``.
-
-        Raises:
-            Exception: if the body raises, as in :meth:`round`, or if ``answerer`` raises, which ends
-                the call.
+        A withdrawn ask (a lost race, a timeout) cancels the task of its ``answerer``. Raises as
+        :meth:`round` does. An error of ``answerer`` ends the call.
         """
 
         async def answer_one(ask: Ask) -> None:
@@ -348,10 +328,6 @@ class Call(Generic[T]):
 
 
 def current_call() -> Call[Any]:
-    """Return the call whose strand is running.
-
-    Raises:
-        ContextUseError: if no strand (no task of a call) is running.
-    """
+    """Return the call whose strand is running; raise ``ContextUseError`` outside of a call's tasks."""
     # Only schedulers own strands, and only calls own schedulers.
     return cast("Call[Any]", cast("Scheduler", current_strand().owner).owner)

@@ -39,12 +39,9 @@ _checking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyD
 
 
 async def check_support() -> None:
-    """Refuse a runtime whose tasks do not show what they wait for.
+    """Raise ``UnsupportedRuntimeError`` if the tasks of this runtime do not show what they wait for.
 
     A caller that is cancelled meanwhile leaves nothing behind; the next caller checks again.
-
-    Raises:
-        UnsupportedRuntimeError: if no asyncio task runs this code, or if a known wait is misread.
     """
     try:
         task = asyncio.current_task()

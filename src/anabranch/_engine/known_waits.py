@@ -28,7 +28,6 @@ class Props:
     Attributes:
         asked: future of an open ask.
         bare: future of unknown origin.
-        thread: future of a function in a thread.
         lock: held by another task.
         receive: reads a silent socket.
         stream: socket whose other end neither reads nor writes.

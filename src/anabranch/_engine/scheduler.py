@@ -63,8 +63,6 @@ class Scheduler:
     """Runs the strands of one call.
 
     Attributes:
-        strands: tasks of the run.
-        in_effect: tasks that are inside of an effect.
         changed: set when the owner must check the state of the run.
         closing: whether the run is over, so that no new operation may start.
         suspending: whether the run is over because all strands wait.

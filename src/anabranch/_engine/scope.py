@@ -44,12 +44,10 @@ class Scope:
 
     Attributes:
         branch: branch whose limits hold here.
-        path: name of the place.
         memory: values that the author's view of a branch stores per scope. A new strand starts with
             its parent's, as with context variables, so a mapping is replaced and never changed.
         unordered: whether the task was started from a set, so that ``path`` is an accident and no
             step can be named here.
-        steps: number of steps made here.
     """
 
     __slots__ = (

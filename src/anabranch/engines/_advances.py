@@ -23,11 +23,7 @@ FIRST_RETRY, LONGEST_RETRY = 1.0, 60.0
 
 
 def check_concurrency(concurrency: int) -> None:
-    """Check the number of calls that a worker may advance at the same time.
-
-    Raises:
-        ValueError: if the worker could advance no call.
-    """
+    """Raise ``ValueError`` if a worker with this number could advance no call."""
     if concurrency < 1:
         raise ValueError(
             f"concurrency must be at least 1, got {concurrency}."
@@ -46,10 +42,8 @@ class _Running:
 class Advances:
     """Advances calls, each in the task that calls :meth:`run`.
 
-    Args:
-        clock: the time.
-        interrupted: receives the wakes of an advance that is cancelled from outside, for example
-            when its worker ends.
+    ``interrupted`` receives the wakes of an advance that is cancelled from outside, for example
+    when its worker ends.
     """
 
     def __init__(

@@ -85,12 +85,10 @@ _only_one = threading.Lock()
 
 
 class DBOSWorker:
-    """Takes wakes, and runs each of them.
+    """Takes wakes, and runs each of them, at most ``concurrency`` at the same time.
 
-    Args:
-        run: runs a wake, in the loop in which the worker began. When cancelled, it makes sure that
-            the wake comes again.
-        concurrency: the maximum number of wakes that run at the same time.
+    ``run`` runs a wake, in the loop in which the worker began. When cancelled, it makes sure that
+    the wake comes again.
     """
 
     def __init__(self, run: Callable[[Wake], Awaitable[None]], concurrency: int) -> None:
@@ -103,8 +101,7 @@ class DBOSWorker:
     async def listening(self, url: str, schema: str, queues: list[str]) -> AsyncGenerator[None]:
         """Take wakes from ``queues`` inside the block; then cancel running wakes.
 
-        Raises:
-            StoreError: if this process already has a worker.
+        Raises ``StoreError`` if this process already has a worker.
         """
         if not _only_one.acquire(blocking=False):
             raise StoreError("This process already has a DBOS worker. Start another process.")

@@ -51,7 +51,6 @@ class Target:
     """A store's address, parsed.
 
     Attributes:
-        kind: the kind of database.
         url: the URL for SQLAlchemy.
         label: the URL without password and options, for messages.
         timeout: seconds to wait for a lock, or for the server.

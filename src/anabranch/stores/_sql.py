@@ -69,10 +69,9 @@ def partial_index(name: str, *columns: str, where: sa.TextClause) -> sa.Index:
 
 
 class Statement:
-    """One statement, compiled at its first use with a dialect.
+    """One statement with named parameters, compiled at its first use with a dialect.
 
-    Attributes:
-        statement: has named parameters; or returns such a statement for a dialect.
+    A function may return the statement for a dialect.
     """
 
     def __init__(
@@ -120,10 +119,7 @@ class RowsStatement:
 
     SQLite's driver releases the interpreter's lock at each execution, also within ``executemany``,
     and then waits for its turn. Next to a busy event loop, that takes far longer than the work.
-
-    Args:
-        make: returns the statement for a number of rows; its parameters are the values of the rows,
-            in order.
+    ``make`` returns the statement for a number of rows; its parameters are their values, in order.
     """
 
     def __init__(self, make: Callable[[int], sa.ClauseElement]) -> None:

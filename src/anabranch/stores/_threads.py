@@ -29,11 +29,7 @@ TRUSTED = 1.0
 
 @dataclass(slots=True)
 class ConnectionHealth:
-    """The health of the connections to a server: after one failure, each needs a check.
-
-    Attributes:
-        last_failure: the time of the last failure, by ``time.monotonic()``.
-    """
+    """The time of the last failure, by ``time.monotonic()``: connections used before need a check."""
 
     last_failure: float = -math.inf
 

@@ -90,7 +90,6 @@ def test_code_that_cannot_be_read_counts_by_name_and_parameters() -> None:
 
 @tool
 async def told(ctx: BranchContext) -> str:
-    """Say something."""
     return "said"
 
 

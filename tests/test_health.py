@@ -31,13 +31,11 @@ TOKEN = "a" * 32
 
 @tool
 async def hello(ctx: BranchContext) -> str:
-    """Say hello."""
     return "hello"
 
 
 @tool
 async def other(ctx: BranchContext) -> str:
-    """Say nothing."""
     return ""
 
 

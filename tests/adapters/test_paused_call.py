@@ -48,7 +48,6 @@ def search() -> str:
 
 @tool
 async def book(ctx: BranchContext) -> str:
-    """Search, then ask."""
     await ctx.step(search)
     return (await ctx.elicit(Stay, "How long?")).action
 
@@ -59,20 +58,17 @@ class Guest(BaseModel):
 
 @tool
 async def name_guest(ctx: BranchContext) -> str:
-    """Ask for a text."""
     return (await ctx.elicit(Guest, "Who?")).action
 
 
 @tool
 async def nap(ctx: BranchContext) -> dict[str, str]:
-    """Sleep for a day."""
     await ctx.sleep(86_400)
     return {"is": "awake"}
 
 
 @tool
 async def refuse(ctx: BranchContext) -> str:
-    """Refuse."""
     raise ToolError("We are closed.")
 
 
@@ -87,7 +83,6 @@ failures: list[Exception] = []
 
 @tool
 async def ask_and_fail(ctx: BranchContext) -> str:
-    """Ask, then fail."""
     await ctx.step(hold, undo=release)
     await ctx.elicit(Stay, "How long?")
     if failures:

@@ -41,7 +41,6 @@ def note(ledger: str, what: str, key: str) -> str:
 
 @tool
 async def travel(ctx: BranchContext, ledger: str) -> str:
-    """Reserve, ask, and book."""
     await ctx.step(note, ledger, "reserve", ctx.idempotency_key)
     await ctx.step(note, ledger, "hold", ctx.idempotency_key)
     answer = await ctx.elicit(Seats, "How many?")

@@ -11,19 +11,16 @@ server: MCPServer[None] = MCPServer("other maker's")
 
 @server.tool()
 def process() -> int:
-    """The id of the process."""
     return os.getpid()
 
 
 @server.tool()
 def variables() -> dict[str, str]:
-    """The environment of the process."""
     return dict(os.environ)
 
 
 @server.tool()
 def die() -> str:
-    """Never return."""
     os._exit(1)
 
 
@@ -35,7 +32,6 @@ def paint(colour: str) -> str:
 
 @server.tool()
 async def flood(ctx: Context, number: int) -> str:
-    """Send far too many notices."""
     for each in range(number):
         await ctx.report_progress(each, number, f"at {each}")
     return "flooded"
@@ -47,7 +43,6 @@ class Words(BaseModel):
 
 @server.tool()
 async def ask(ctx: Context) -> str:
-    """Ask the user."""
     answer = await ctx.elicit("Which?", Words)
     return f"{answer.action} {answer.data.text if answer.action == 'accept' else ''}"
 

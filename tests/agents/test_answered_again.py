@@ -72,7 +72,6 @@ async def office(
 
     @tool
     async def travel(ctx: BranchContext) -> str:
-        """Reserve, ask, book."""
 
         await ctx.step(
             office.do, "reserve", ctx.idempotency_key, undo=office.undo if undo else None
@@ -168,7 +167,6 @@ async def test_an_expired_question_runs_the_undo_steps_in_another_process(is_giv
 
     @tool
     async def travel(ctx: BranchContext) -> None:
-        """Reserve, and ask."""
         await ctx.step(lambda: "seat", name="reserve", undo=release)
         await ctx.elicit(Seats, "How many?")
 

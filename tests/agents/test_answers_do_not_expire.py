@@ -32,7 +32,6 @@ DAY = 86_400.0
 
 @tool
 async def trip(ctx: BranchContext) -> str:
-    """Reserve, ask, book, ask again."""
     await ctx.step(note, "reserve", undo=forget)
     first = await asked(ctx, "How many?")
     await ctx.step(note, f"book {first}", undo=forget)
@@ -72,7 +71,6 @@ async def limited(ctx: BranchContext) -> str:
 
 @tool(name="trip")
 async def other_trip(ctx: BranchContext) -> str:
-    """Begin with another step."""
     return await ctx.step(note, "walk", name="walk")
 
 

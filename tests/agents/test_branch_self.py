@@ -31,7 +31,6 @@ both_ways = pytest.mark.parametrize("parallel", [True, False], ids=["parallel", 
 
 @tool
 async def weather(ctx: BranchContext, city: str) -> str:
-    """Look out of the window."""
     return f"rain in {city}"
 
 
@@ -211,7 +210,6 @@ async def test_results_of_other_tools_are_held_back_while_branches_run() -> None
 
     @tool
     async def window(ctx: BranchContext) -> str:
-        """Look out."""
         looked.set()
         return "rain"
 
@@ -283,7 +281,6 @@ async def test_branches_that_run_side_by_side_ask_the_person_side_by_side() -> N
 
     @tool
     async def pick(ctx: BranchContext, name: str) -> str:
-        """Ask."""
         return (await ctx.elicit(Card, name)).action
 
     async def answer(_: Question) -> ElicitReply:

@@ -22,21 +22,18 @@ class Confirm(BaseModel):
 
 @tool(requires={"elicitation"})
 async def book(ctx: BranchContext) -> str:
-    """Book."""
     STARTED.append("book")
     return (await ctx.elicit(Confirm, "Book?")).action
 
 
 @tool(requires={"sampling"})
 async def think(ctx: BranchContext) -> str:
-    """Think."""
     STARTED.append("think")
     return (await ctx.sample("Think.")).text
 
 
 @tool(requires={"sampling.tools"})
 async def work(ctx: BranchContext) -> str:
-    """Work."""
     STARTED.append("work")
     return "done"
 

@@ -24,21 +24,18 @@ pytestmark = pytest.mark.usefixtures("nothing_done")
 
 @tool
 async def book(ctx: BranchContext, name: str = "seat") -> str:
-    """Do something, and ask."""
     await ctx.step(note, name, undo=forget)
     return (await ctx.elicit(Number, f"{name}?")).action
 
 
 @tool(name="book")
 async def book_otherwise(ctx: BranchContext, name: str = "seat") -> str:
-    """Do something else, and ask."""
     await ctx.step(note, name, undo=forget, name="hold")
     return (await ctx.elicit(Number, f"{name}?")).action
 
 
 @tool(name="book")
 async def book_numbered(ctx: BranchContext, number: int) -> str:
-    """Take other arguments."""
     return str(number)
 
 

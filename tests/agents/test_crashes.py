@@ -66,7 +66,6 @@ class Yes(BaseModel):
 
 @tool
 async def check(ctx: BranchContext) -> str:
-    """Ask whether it is right."""
     return (await ctx.elicit(Yes, "Sure?")).action
 
 

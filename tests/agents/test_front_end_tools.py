@@ -41,14 +41,12 @@ YES = ElicitReply(action="accept", content={"ok": True})
 
 @tool
 async def confirm(ctx: BranchContext) -> str:
-    """Ask the user."""
     answer = await ctx.elicit(Sure, "Sure?")
     return "sure" if isinstance(answer, Accepted) else answer.action
 
 
 @tool
 async def quick(ctx: BranchContext) -> str:
-    """Ask nothing."""
     return "quick"
 
 

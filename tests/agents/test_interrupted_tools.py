@@ -44,7 +44,6 @@ async def seated(hall: Hall, *, asks: bool) -> tuple[Setting, asyncio.Event]:
 
     @tool
     async def book(ctx: BranchContext) -> str:
-        """Reserve a seat, and see."""
         seat = await ctx.step(hall.reserve, undo=hall.release)
         if not asks:
             await ctx.step(hall.never)
@@ -138,7 +137,6 @@ async def charging(service: Service, *, undo: bool) -> Setting:
 
     @tool
     async def pay(ctx: BranchContext) -> str:
-        """Charge once."""
         await ctx.step(service.charge, ctx.idempotency_key, undo=service.refund if undo else None)
         return await service.reply()
 

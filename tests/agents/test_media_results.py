@@ -117,7 +117,6 @@ TEXTS: dict[str, Any] = {
 async def shown(value: object) -> Setting:
     @tool
     async def look(_: BranchContext) -> Any:
-        """Look."""
         return value
 
     def decide(request: SampleRequest) -> SampleReply | str:

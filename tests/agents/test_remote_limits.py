@@ -37,29 +37,24 @@ def others() -> MCPServer[Any]:
 
     @server.tool(structured_output=False)
     def text(size: int) -> str:
-        """Return a text."""
         return "x" * size
 
     @server.tool(structured_output=False)
     def picture(size: int) -> Any:
-        """Return a picture."""
         return types.ImageContent(
             type="image", data=PNG + "A" * (size - len(PNG)), mime_type="image/png"
         )
 
     @server.tool(structured_output=False)
     def parts(number: int) -> Any:
-        """Return small parts."""
         return [types.TextContent(type="text", text="")] * number
 
     @server.tool()
     async def refuse(ctx: Context, size: int) -> str:
-        """Refuse the call."""
         raise MCPError(code=types.INVALID_PARAMS, message="x" * size)
 
     @server.tool()
     async def flood(ctx: Context, number: int) -> str:
-        """Report far too much."""
         for each in range(number):
             await ctx.report_progress(each, number, f"at {each}")
         return "flooded"
@@ -123,20 +118,17 @@ async def test_reports_of_a_server_are_shown_up_to_a_limit() -> None:
 
 @tool
 async def endless(ctx: BranchContext) -> str:
-    """Ask the model for ever."""
     while True:
         await ctx.sample("again")
 
 
 @tool
 async def long_sample(ctx: BranchContext) -> str:
-    """Ask the model something long."""
     return (await ctx.sample("x" * 5_000)).text
 
 
 @tool
 async def long_question(ctx: BranchContext) -> str:
-    """Ask the user something long."""
     return (await ctx.elicit(Name, "x" * 5_000)).action
 
 
@@ -200,7 +192,6 @@ async def test_a_call_that_takes_too_long_is_cancelled(era: Any) -> None:
 
     @tool
     async def hang(ctx: BranchContext) -> str:
-        """Never return."""
         await ctx.log("info", "here")
         try:
             await ctx.step(asyncio.Event().wait)
@@ -225,7 +216,6 @@ async def test_a_call_that_takes_too_long_is_cancelled(era: Any) -> None:
 
 @tool
 async def book(ctx: BranchContext) -> str:
-    """Ask the user."""
     return (await ctx.elicit(Name, "For whom?")).action
 
 
@@ -271,7 +261,6 @@ async def test_a_server_that_waits_for_an_answer_is_told_when_the_time_is_over()
 
     @server.tool(name="book")
     async def wait(ctx: Context) -> str:
-        """Wait for the user."""
         try:
             return (await ctx.elicit("For whom?", Name)).action
         finally:

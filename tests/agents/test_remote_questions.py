@@ -237,7 +237,6 @@ def foreign() -> MCPServer[Any]:
 
     @server.tool()
     async def ask(ctx: Context) -> str:
-        """As the SDK's servers ask."""
         answer = await ctx.elicit("Which?", Words)
         return f"{answer.action} {answer.data.text if answer.action == 'accept' else ''}"
 
@@ -249,7 +248,6 @@ def fast() -> FastMCP[Any]:
 
     @server.tool
     async def ask(ctx: FastContext) -> str:
-        """As servers of FastMCP ask."""
         answer = await ctx.elicit("Which?", Words)
         return f"{answer.action} {answer.data.text if answer.action == 'accept' else ''}"
 

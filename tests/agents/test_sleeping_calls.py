@@ -51,7 +51,6 @@ async def ask(ctx: BranchContext) -> str:
 
 @tool
 async def hold(ctx: BranchContext) -> str:
-    """Reserve something, and ask."""
     await ctx.step(note, "reserved", undo=forget)
     answer = await ctx.elicit(Yes, "Keep it?")
     return await ctx.step(note, answer.action)

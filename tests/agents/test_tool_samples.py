@@ -190,7 +190,6 @@ async def leaf(ctx: BranchContext) -> str:
 
 @tool
 async def dive(ctx: BranchContext) -> str:
-    """Ask in a branch."""
     return await ctx.branch(leaf)
 
 

@@ -70,20 +70,17 @@ async def pick(ctx: BranchContext, prompt: str = "Which?") -> str:
 
 @tool
 async def weather(ctx: BranchContext, city: str) -> str:
-    """Look out of the window."""
     await ctx.notify("looking")
     return f"rain in {city}"
 
 
 @tool
 async def broken(ctx: BranchContext) -> str:
-    """Fail unexpectedly."""
     raise RuntimeError("the password is 1234")
 
 
 @tool
 async def refusing(ctx: BranchContext) -> str:
-    """Refuse."""
     raise ToolError("Not on Sundays.")
 
 
@@ -119,7 +116,6 @@ async def test_tools_of_one_answer_run_at_the_same_time() -> None:
 
     @tool
     async def meet(ctx: BranchContext) -> str:
-        """Wait for the others."""
         await barrier.wait()
         return "met"
 
@@ -181,7 +177,6 @@ async def test_the_record_of_a_tool_that_fails_carries_its_call(
 ) -> None:
     @tool
     async def careless(ctx: BranchContext) -> str:
-        """Fail."""
         seen.append(log_fields())
         raise RuntimeError("the password is 1234")
 
@@ -342,7 +337,6 @@ async def test_an_interrupted_tool_leaves_a_thread_that_can_be_continued() -> No
 
     @tool
     async def forever(ctx: BranchContext) -> str:
-        """Never return."""
         running.set()
         await asyncio.Event().wait()
         return "never"
@@ -374,7 +368,6 @@ async def test_a_result_is_ordinary_when_a_tool_returns_the_sentence_of_an_inter
 
     @tool
     async def fails(ctx: BranchContext) -> str:
-        """Fail with the sentence."""
         raise ToolError(NO_RESULT)
 
     here = await set_up(once(("u1", name, {}), then="done"), tools=[quotes, fails])
@@ -512,7 +505,6 @@ async def noting_twice(
 
     @tool
     async def note(ctx: BranchContext, text: str = "all") -> str:
-        """Note something."""
         ran.append(text)
         return "noted"
 

@@ -34,7 +34,6 @@ async def pair(ctx: BranchContext, name: str) -> str:
 
 @tool
 async def quick(ctx: BranchContext) -> str:
-    """Ask nothing."""
     return "quick"
 
 

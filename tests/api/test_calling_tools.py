@@ -31,7 +31,6 @@ SEAT = Elicitation("seat", Seat)
 
 @tool(elicits=[SEAT])
 async def choose(ctx: BranchContext, plane: str, rows: int = 30) -> Seat:
-    """Choose a seat."""
     answer = await ctx.elicit("seat", f"{plane}, {rows} rows")
     return answer.content if isinstance(answer, Accepted) else Seat(row=0)
 

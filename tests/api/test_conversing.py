@@ -32,7 +32,6 @@ class Weather(BaseModel):
 
 @tool
 async def weather(ctx: BranchContext, city: str) -> Weather:
-    """The weather of a city."""
     return Weather(city=city, degrees=len(city))
 
 
@@ -45,7 +44,6 @@ async def book(ctx: BranchContext, what: str) -> str:
 
 @tool
 async def refuse(ctx: BranchContext) -> str:
-    """Refuse."""
     raise ToolError("Not today.")
 
 
@@ -169,7 +167,6 @@ async def test_a_call_that_was_cut_is_not_run(replay: bool) -> None:
 async def test_a_bug_of_a_tool_ends_the_call(replay: bool) -> None:
     @tool
     async def broken(ctx: BranchContext) -> str:
-        """Fail."""
         raise KeyError("a bug")
 
     client = MockClient(samples=[calls(("broken", {})), "Sorry."])
@@ -209,7 +206,6 @@ async def test_the_options_of_a_sample_go_with_each_request(replay: bool) -> Non
 async def test_a_tool_sees_the_conversation_that_it_is_called_from(replay: bool) -> None:
     @tool
     async def look(ctx: BranchContext) -> list[str]:
-        """Look around."""
         return [message.text for message in ctx.parent_messages]
 
     @tool
@@ -294,7 +290,6 @@ class Others:
 async def test_a_value_that_is_no_tool_is_refused_in_one_sentence(given: Any) -> None:
     @tool
     async def talk(ctx: BranchContext) -> str:
-        """Talk."""
         with pytest.raises(TypeError, match="Agent\\(tools=\\[RemoteTools") as caught:
             _ = ctx.converse("Hello", tools=given)
         return str(caught.value)

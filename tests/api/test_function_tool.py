@@ -323,7 +323,6 @@ async def test_a_value_fails_the_call_and_undoes_its_steps_when_it_misses_the_an
 
     @tool
     async def book(ctx: BranchContext) -> Seat:
-        """Book a seat."""
         row = await ctx.step(reserve, undo=release)
         return {"row": f"row {row}"}  # type: ignore[return-value]
 

@@ -47,13 +47,11 @@ def test_a_new_object_under_the_id_of_an_old_one_gets_its_own_value() -> None:
 
 @tool
 async def look(ctx: BranchContext, number: int) -> str:
-    """Look."""
     return f"seen {number}"
 
 
 @tool
 async def talk(ctx: BranchContext) -> str:
-    """Talk."""
     return (await ctx.converse("Go.", tools=[look], max_rounds=100)).text
 
 

@@ -24,7 +24,6 @@ async def test_a_tool_sleeps_until_a_time(replay: bool) -> None:
 
     @tool
     async def wait(ctx: BranchContext) -> datetime:
-        """Sleep for a week."""
         await ctx.sleep_until((START + WEEK).astimezone(timezone(timedelta(hours=2))))
         return ctx.now()
 
@@ -64,7 +63,6 @@ async def test_a_time_without_its_zone_is_refused() -> None:
 async def test_a_number_that_is_no_time_is_refused(seconds: float) -> None:
     @tool
     async def endless(ctx: BranchContext) -> None:
-        """Sleep for ever."""
         await ctx.sleep(seconds)
 
     with pytest.raises(ValueError, match="takes a finite number of seconds"):
@@ -76,7 +74,6 @@ async def test_a_check_does_not_wait() -> None:
 
     @tool
     async def wait(ctx: BranchContext) -> None:
-        """Sleep for a week, twice."""
         await ctx.sleep(WEEK.total_seconds())
         await ctx.gather(ctx.elicit(Yes, "Ready?"), ctx.sleep(WEEK.total_seconds()))
         ended.append(ctx.now())

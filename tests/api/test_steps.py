@@ -194,7 +194,6 @@ async def test_a_step_refuses_a_value_in_place_of_its_function(replay: bool) -> 
 
     @tool
     async def book(ctx: BranchContext) -> str:
-        """Book."""
         return await ctx.step(reserve())  # type: ignore[call-overload, no-any-return]
 
     with pytest.raises(TypeError, match=r"got coroutine\. Write ctx\.step\(reserve, seat\)"):

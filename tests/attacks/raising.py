@@ -311,7 +311,6 @@ async def _cleanup_after_suspension(ctx: BranchContext, bang: Raise) -> None:
 async def _called_tool(ctx: BranchContext, bang: Raise) -> None:
     @tool(name="inner")
     async def inner(ctx: BranchContext) -> None:
-        """Raise."""
         await ctx.gather(_later(bang), _later(bang))
 
     await ctx.call_tool(inner)
@@ -366,7 +365,6 @@ class Returned(BaseModel):
 
 @tool(name="returns")
 async def returns(ctx: BranchContext, what: str) -> Returned:
-    """Return what cannot be written."""
     return Returned(what=what)
 
 
@@ -385,7 +383,6 @@ class Given(BaseModel):
 
 @tool(name="takes")
 async def takes(ctx: BranchContext, given: Given) -> str:
-    """Take what cannot be read."""
     return given.what
 
 

@@ -26,20 +26,17 @@ CONFIRM = Elicitation("confirm", Confirm)
 
 @tool
 async def add(ctx: BranchContext, a: int, b: int = 1) -> int:
-    """Add two numbers."""
     return a + b
 
 
 @tool(elicits=[CONFIRM])
 async def book(ctx: BranchContext, place: str) -> str:
-    """Book if the user agrees."""
     answer = await ctx.elicit(CONFIRM, f"Book {place}?")
     return f"{place}: {answer.action}"
 
 
 @tool
 async def fail(ctx: BranchContext) -> str:
-    """Fail."""
     raise RuntimeError("secret")
 
 

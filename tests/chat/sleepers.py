@@ -46,7 +46,6 @@ async def poll(ctx: BranchContext) -> str:
 
 @tool
 async def work(ctx: BranchContext) -> str:
-    """Work until it is stopped."""
     await ctx.step(note, "begun", undo=forget)
     await ctx.log("info", "working")
     await ctx.step(asyncio.Event().wait, name="work")

@@ -59,7 +59,6 @@ async def unlucky(ctx: BranchContext) -> int:
 
 @tool
 async def lucky(ctx: BranchContext) -> int:
-    """Ask, and fail for 13."""
     if (number := await ask(ctx, "How many?")) == 13:
         raise ToolError("an unlucky number")
     return await ctx.step(take, number)

@@ -164,7 +164,6 @@ async def test_errors_name_their_problem() -> None:
 
 @tool
 async def hang(ctx: BranchContext) -> str:
-    """Wait for ever."""
     await ctx.notify("waiting")
     await asyncio.Event().wait()
     return "never"

@@ -15,7 +15,6 @@ from anabranch.messages import ElicitRequest
 
 @tool
 async def take(ctx: BranchContext, things: list[Any]) -> str:
-    """Take things."""
     return "taken"
 
 

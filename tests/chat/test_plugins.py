@@ -63,14 +63,12 @@ CONFIRM = Elicitation("sure", Sure)
 
 @tool(elicits=[CONFIRM])
 async def book(ctx: BranchContext, place: str) -> str:
-    """Book a place."""
     answer = await ctx.elicit(CONFIRM, f"Book {place}?")
     return f"{place}: {answer.action}"
 
 
 @tool
 async def silent(ctx: BranchContext) -> str:
-    """Ask nothing."""
     return "done"
 
 
@@ -141,7 +139,6 @@ async def test_a_question_that_is_asked_again_has_another_id() -> None:
 
     @tool(elicits=[PickCard.card])
     async def twice(ctx: BranchContext) -> str:
-        """Ask twice."""
         await ctx.elicit(PickCard.card, "Which?")
         return (await ctx.elicit(PickCard.card, "Which?")).action
 

@@ -25,7 +25,6 @@ AMOUNT = Elicitation("amount", Amount)
 
 @tool(elicits=[AMOUNT])
 async def pay(ctx: BranchContext) -> str:
-    """Ask how much."""
     answer = await ctx.elicit(AMOUNT, "How much?")
     return str(answer.content.amount) if isinstance(answer, Accepted) else answer.action
 

@@ -73,7 +73,6 @@ async def inner(ctx: BranchContext, what: str) -> str:
 
 @tool
 async def compare(ctx: BranchContext) -> str:
-    """Compare in branches."""
     return " ".join(await ctx.gather(ctx.branch(inner, "a"), ctx.branch(inner, "b")))
 
 
@@ -150,7 +149,6 @@ async def work(ctx: BranchContext) -> str:
 
 @tool(name="work")
 async def busy(ctx: BranchContext) -> str:
-    """Work until the process ends."""
     await ctx.step(note, "begun", undo=forget)
     await ctx.log("info", "working")
     await asyncio.Event().wait()
@@ -159,7 +157,6 @@ async def busy(ctx: BranchContext) -> str:
 
 @tool(name="work")
 async def done(ctx: BranchContext) -> str:
-    """Work, and return."""
     await ctx.step(note, "begun", undo=forget)
     await ctx.log("info", "working")
     return "at last"

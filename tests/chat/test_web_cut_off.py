@@ -81,7 +81,6 @@ class Chat:
 
         @tool
         async def book(ctx: BranchContext) -> str:
-            """Reserve a seat, and see."""
             await ctx.step(hall.reserve, undo=hall.release)
             await ctx.step(hall.see)
             return "booked"

@@ -260,7 +260,6 @@ async def test_a_store_that_fails_ends_the_stream_and_the_reader_comes_back() ->
 
 @tool
 async def wait_for_ever(ctx: BranchContext) -> None:
-    """Report, and do not end."""
     await ctx.notify("Waiting", 1, 2)
     await asyncio.Event().wait()
 

@@ -144,7 +144,6 @@ async def test_a_part_that_cannot_be_taken_is_refused_before_anything_is_stored(
 
 @tool
 async def judge(ctx: BranchContext) -> str:
-    """Judge the conversation."""
     return (await ctx.sample(messages=[*ctx.parent_messages, user("Is it black?")])).text
 
 
@@ -163,7 +162,6 @@ async def test_a_tool_samples_with_the_pictures_of_its_conversation() -> None:
 async def test_a_pdf_that_a_tool_returns_is_a_file_of_the_thread_and_a_line_of_its_event() -> None:
     @tool
     async def fetch(_: BranchContext) -> DocumentBlock:
-        """Fetch the paper."""
         data = base64.b64encode(PDF).decode()
         return DocumentBlock(data=data, mime_type="application/pdf", name="a.pdf")
 

@@ -26,7 +26,6 @@ CALLED = {"id": "a1", "role": "assistant", "toolCalls": []}
 
 @tool
 async def look(ctx: BranchContext) -> str:
-    """Look out of the window."""
     return "rain"
 
 

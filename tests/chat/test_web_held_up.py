@@ -50,7 +50,6 @@ POLL = "Database.version"
 
 @tool
 async def book(ctx: BranchContext) -> str:
-    """Book."""
     return await ctx.step(note, "booked", undo=forget)
 
 

@@ -23,7 +23,6 @@ class Seats(BaseModel):
 
 @tool
 async def book(ctx: BranchContext, flight: str = "AB1") -> str:
-    """Ask how many."""
     await ctx.log("info", f"looking at {flight}")
     answer = await ctx.elicit(Seats, "How many?")
     return f"{answer.content.n} on {flight}" if isinstance(answer, Accepted) else answer.action

@@ -36,7 +36,6 @@ async def test_a_node_has_its_tokens_and_its_cost_in_the_tree_and_as_it_happens(
 
 @tool
 async def look(_: BranchContext) -> list[ImageBlock]:
-    """Look."""
     return [ImageBlock(data=PIXEL, mime_type="image/png")]
 
 

@@ -30,7 +30,6 @@ class Flaky:
 
         @tool
         async def count(ctx: BranchContext) -> int:
-            """Count."""
             del ctx
             self.counted += 1
             return self.counted
@@ -111,7 +110,6 @@ async def test_a_stop_is_no_error_and_the_tool_of_a_person_is_called_again() -> 
 
     @tool
     async def watch(ctx: BranchContext) -> str:
-        """Watch."""
         del ctx
         began.release()
         await asyncio.Event().wait()
@@ -145,7 +143,6 @@ async def test_a_retry_calls_no_tool_again_that_has_returned_beside_one_that_was
 
     @tool
     async def charge(ctx: BranchContext) -> str:
-        """Charge."""
         del ctx
         paid.append("10 EUR")
         returned.set()
@@ -153,7 +150,6 @@ async def test_a_retry_calls_no_tool_again_that_has_returned_beside_one_that_was
 
     @tool
     async def watch(ctx: BranchContext) -> str:
-        """Watch."""
         del ctx
         await returned.wait()
         began.release()
@@ -256,7 +252,6 @@ async def test_the_tool_of_a_person_that_was_stopped_before_it_began_is_called_b
 
     @tool
     async def charge(ctx: BranchContext) -> str:
-        """Charge."""
         del ctx
         paid.append("10 EUR")
         return "paid"

@@ -39,7 +39,6 @@ async def row(ctx: BranchContext, elicitation: Elicitation[Seat]) -> str:
 
 @tool(elicits=[LEFT, RIGHT])
 async def both(ctx: BranchContext, branches: bool = True) -> list[str]:
-    """Ask two things at once."""
     if branches:
         left, right = ctx.branch(row, LEFT), ctx.branch(row, RIGHT)
         return list(await ctx.gather(left, right))
@@ -179,7 +178,6 @@ class Changing:
 
 @tool(name="reserve", elicits=[SEAT])
 async def reserve_by_number(ctx: BranchContext, flight: int) -> str:
-    """Reserve a seat."""
     return (await ctx.elicit(SEAT, "Which seat?", context={"plane": "A320"})).action
 
 

@@ -96,7 +96,6 @@ async def test_a_run_over_which_many_processes_died_is_given_up(url: str) -> Non
 
 @tool
 async def work(ctx: BranchContext) -> str:
-    """Work."""
     return "done"
 
 

@@ -24,7 +24,6 @@ Process: TypeAlias = Callable[[Tool[Any], str], AbstractAsyncContextManager[http
 
 @tool(name="book")
 async def book_1(ctx: BranchContext) -> str:
-    """Do something, and ask."""
     await ctx.step(note, "reserved", undo=forget)
     await ctx.elicit(Number, "How many?")
     await ctx.step(note, "charged")

@@ -38,7 +38,6 @@ SEAT = Elicitation("seat", Seat)
 
 @tool(elicits=[SEAT])
 async def reserve(ctx: BranchContext, flight: str = "AB1") -> str:
-    """Reserve a seat."""
     await ctx.log("info", f"Looking at {flight}")
     answer = await ctx.elicit(SEAT, "Which seat?", context={"plane": "A320"})
     if not isinstance(answer, Accepted):

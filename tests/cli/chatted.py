@@ -17,14 +17,12 @@ CONFIRM = Elicitation("confirm", Confirm)
 
 @tool(elicits=[CONFIRM])
 async def book(ctx: BranchContext, place: str) -> str:
-    """Book if the person agrees."""
     answer = await ctx.elicit(CONFIRM, f"Book {place}?")
     return f"{place}: {answer.action}"
 
 
 @tool
 async def fail(ctx: BranchContext) -> str:
-    """Fail."""
     raise ToolError("It is closed.")
 
 
@@ -52,5 +50,4 @@ async def ponder(ctx: BranchContext) -> str:
 
 @tool
 async def think(ctx: BranchContext, about: str) -> str:
-    """Ask the model."""
     return (await ctx.sample(about)).text

@@ -30,6 +30,5 @@ TRIP = Elicitation("trip", Trip)
 
 @tool(elicits=[TRIP])
 async def plan(ctx: BranchContext) -> dict[str, object]:
-    """Ask for a trip."""
     answer = await ctx.elicit(TRIP, "Where to?")
     return answer.content.model_dump() if answer.action == "accept" else {"action": answer.action}

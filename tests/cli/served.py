@@ -24,7 +24,6 @@ CONFIRM = Elicitation("confirm", Confirm)
 
 @tool
 async def greet(ctx: BranchContext, who: str, times: int = 1) -> Greeting:
-    """Return an object."""
     return Greeting(words=f"Hello {who}", times=times)
 
 
@@ -48,7 +47,6 @@ async def confirm(ctx: BranchContext, times: int = 1) -> list[str]:
 
 @tool
 async def confirm_at_once(ctx: BranchContext) -> list[str]:
-    """Ask two questions at once."""
     answers = await ctx.gather(
         ctx.elicit(Confirm, "Left?", key="left"), ctx.elicit(Confirm, "Right?", key="right")
     )
@@ -57,7 +55,6 @@ async def confirm_at_once(ctx: BranchContext) -> list[str]:
 
 @tool
 async def think(ctx: BranchContext, about: str) -> str:
-    """Ask the model."""
     return (await ctx.sample(about)).text
 
 
@@ -75,7 +72,6 @@ async def refuse(ctx: BranchContext) -> str:
 
 @tool
 async def die(ctx: BranchContext) -> str:
-    """Take the server down."""
     os._exit(7)
 
 

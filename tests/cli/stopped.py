@@ -52,7 +52,6 @@ async def ask(ctx: BranchContext, notes: str) -> str:
 
 @tool
 async def work(ctx: BranchContext, notes: str) -> str:
-    """As ``wait``, in a step."""
     await ctx.step(note, notes, "done", undo=lambda _: note(notes, "undone"))
     await ctx.notify("working", progress=1, total=2)
     await ctx.step(asyncio.Event().wait, name="work")

@@ -32,7 +32,6 @@ class Ok(BaseModel):
 
 @tool
 async def ask(ctx: BranchContext) -> str:
-    """Ask."""
     return (await ctx.elicit(Ok, "Go on?")).action
 
 

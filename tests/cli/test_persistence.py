@@ -45,7 +45,6 @@ async def lend(ctx: BranchContext) -> str:
 
 @tool
 async def loose(ctx: BranchContext) -> str:
-    """Return something."""
     return "loose"
 
 

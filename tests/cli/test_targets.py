@@ -148,7 +148,6 @@ def test_a_drive_letter_is_no_module() -> None:
 
 @tool
 async def loose(ctx: BranchContext) -> int:
-    """Belong to no server."""
     return 1
 
 
@@ -197,7 +196,6 @@ def test_several_servers_become_one() -> None:
 async def test_tools_of_ours_on_several_servers_ask_as_before() -> None:
     @tool
     async def sign(ctx: BranchContext) -> str:
-        """Ask for a signature."""
         return (await ctx.sample("Sign here.")).text
 
     servers = [create_server("first", []), create_server("second", [sign])]

@@ -28,7 +28,6 @@ BEARER = 'Bearer error="invalid_token", error_description="Authentication requir
 
 @tool
 async def look(ctx: BranchContext) -> str:
-    """Look."""
     return "seen"
 
 

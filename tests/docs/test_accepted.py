@@ -151,7 +151,6 @@ async def paid(step: Callable[..., Any], log: list[str], given: Iterable[Any] = 
 
     @tool
     async def pay(ctx: BranchContext) -> str:
-        """Pay."""
         left = [next(arguments)] if given else []
         got.append(await ctx.step(step, *left, undo=lambda _: log.append("undo")))
         await ctx.elicit(Ok, "Go on?")
@@ -273,7 +272,6 @@ async def test_files_to_sample_are_read_as_the_page_says(
 
     @tool
     async def look(ctx: BranchContext) -> str:
-        """Look."""
         return (await ctx.sample([block(data=encoded(file), mime_type=declared)])).text
 
     await run_tool(look, {}, client)
@@ -290,7 +288,6 @@ async def test_answers_are_read_as_the_page_says(field: str, answer: str, receiv
 
     @tool
     async def ask(ctx: BranchContext) -> str:
-        """Ask."""
         said = await ctx.elicit(names["Form"], "?")
         if not isinstance(said, Accepted):
             return "asked again"
@@ -343,7 +340,6 @@ async def test_files_in_results_are_read_as_the_page_says(
 
     @tool
     async def look(_: BranchContext) -> types.EmbeddedResource:
-        """Look."""
         return returned
 
     async with RemoteTools(server) as remote:
@@ -370,7 +366,6 @@ async def test_replies_are_read_as_the_page_says(reply: str, parsed: str) -> Non
 
     @tool
     async def ask(ctx: BranchContext) -> Place:
-        """Ask."""
         found = (await ctx.sample("Where?", schema=Place)).parsed
         assert found is not None
         return found

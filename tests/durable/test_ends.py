@@ -38,7 +38,6 @@ async def cannot_cross(ctx: BranchContext) -> None:
 
 @tool
 async def asks(ctx: BranchContext) -> str:
-    """Ask, after having done something."""
     await ctx.step(note, "begun", undo=forget)
     await ctx.elicit(Number, "n?")
     return "asked"
@@ -60,7 +59,6 @@ async def draws(ctx: BranchContext) -> Image:
 
 @tool
 async def strict(ctx: BranchContext, n: int) -> int:
-    """Take a number."""
     return n
 
 

@@ -43,7 +43,6 @@ async def hang(_: str) -> None:
 
 @tool
 async def ready(ctx: BranchContext) -> None:
-    """Do something, and ask."""
     await ctx.step(do, undo=undo)
     await ctx.elicit(Number, "go on?")
 

@@ -40,14 +40,12 @@ def undo(key: str) -> None:
 
 @tool(limits=Limits(timeout=100))
 async def twice(ctx: BranchContext, what: str = "it") -> list[str]:
-    """Do two things."""
     first = await ctx.step(do, f"{what} {ctx.idempotency_key}", undo=undo)
     return [first, await ctx.step(do, f"{what} {ctx.idempotency_key}", undo=undo)]
 
 
 @tool
 async def asks(ctx: BranchContext) -> str:
-    """Do something, and ask."""
     await ctx.step(do, "one", undo=undo)
     return (await ctx.elicit(Ok, "Go on?")).action
 

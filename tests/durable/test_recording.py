@@ -51,20 +51,17 @@ async def cancel(key: str) -> None:
 
 @tool
 async def once(ctx: BranchContext) -> str:
-    """Book."""
     return await ctx.step(book, ctx.idempotency_key)
 
 
 @tool
 async def fails(ctx: BranchContext) -> None:
-    """Book, and fail."""
     await ctx.step(book, ctx.idempotency_key, undo=cancel)
     raise ToolError("No more.")
 
 
 @tool
 async def asks(ctx: BranchContext) -> None:
-    """Book, and ask."""
     await ctx.step(book, ctx.idempotency_key, undo=cancel)
     await ctx.elicit(Ok, "Go on?")
 
@@ -133,7 +130,6 @@ async def test_before_an_effect_a_store_that_fails_is_an_error_at_once() -> None
 
     @tool(name="asks")
     async def more(ctx: BranchContext) -> str:
-        """Book, ask, and book again."""
         await ctx.step(book, ctx.idempotency_key, undo=cancel)
         await ctx.elicit(Ok, "Go on?")
         return await ctx.step(book, ctx.idempotency_key, undo=cancel)

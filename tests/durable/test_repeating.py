@@ -312,7 +312,6 @@ async def test_an_effect_in_flight_is_finished_when_its_client_leaves(store: Cal
 
     @tool
     async def slow(ctx: BranchContext) -> str:
-        """Take a while."""
         value = await ctx.step(slowly)
         await ctx.elicit(Number, "go on?")
         return value

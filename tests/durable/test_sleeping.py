@@ -27,7 +27,6 @@ def nothing_done() -> None:
 
 @tool
 async def nap(ctx: BranchContext, hours: int) -> int:
-    """Sleep, and then do something."""
     await ctx.sleep(hours * HOUR)
     return await ctx.step(do, hours)
 

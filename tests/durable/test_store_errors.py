@@ -41,7 +41,6 @@ async def fails_later(ctx: BranchContext) -> None:
 
 @tool
 async def asks(ctx: BranchContext) -> None:
-    """Do something, and ask."""
     await ctx.step(note, "begun", undo=forget)
     await ctx.elicit(Number, "n?")
 

@@ -51,7 +51,6 @@ async def does_first(ctx: BranchContext) -> str:
 
 @tool
 async def sleeps(ctx: BranchContext) -> str:
-    """Sleep, do something, and ask."""
     await ctx.sleep(600)
     await ctx.step(note, "booked", undo=forget)
     await ctx.elicit(Number, "sure?")

@@ -313,7 +313,6 @@ async def test_a_late_answer_that_is_first_is_taken(store: CallStore) -> None:
 async def test_the_reaper_reads_past_calls_of_tools_that_it_does_not_have(quick: Modelled) -> None:
     @tool(name="other")
     async def other(ctx: BranchContext) -> None:
-        """Ask."""
         await ctx.elicit(Number, "n?")
 
     clock = ManualClock()
@@ -371,7 +370,6 @@ async def test_a_lease_is_prolonged_for_as_long_as_a_step_takes(store: CallStore
 
     @tool
     async def slow(ctx: BranchContext) -> str:
-        """Take a while."""
         return await ctx.step(slowly)
 
     desk = Desk(slow, always(n=1))

@@ -49,7 +49,6 @@ def charge(what: str) -> str:
 
 @tool(name="book")
 async def book_1(ctx: BranchContext) -> str:
-    """Reserve, ask, charge."""
     await ctx.step(reserve, "seat", undo=release)
     await ctx.elicit(Number, "how many?")
     await ctx.step(charge, "card")
@@ -77,7 +76,6 @@ async def book_otherwise(ctx: BranchContext) -> str:
 
 @tool(name="book")
 async def book_fewer(ctx: BranchContext) -> str:
-    """Ask something else."""
     await ctx.step(reserve, "seat", undo=release)
     answer = await ctx.elicit(Number, "how few?")
     await ctx.step(charge, "card")

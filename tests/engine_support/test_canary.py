@@ -213,7 +213,6 @@ async def test_no_body_runs_on_a_runtime_that_is_refused(monkeypatch: pytest.Mon
 
     @tool
     async def book(ctx: BranchContext) -> None:
-        """Book a seat."""
         ran.append(ctx.path)
 
     monkeypatch.setattr(waits, "children_of", none_of_them)

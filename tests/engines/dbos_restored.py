@@ -31,7 +31,6 @@ DONE: list[str] = []
 
 @tool
 async def note(ctx: BranchContext, what: str) -> str:
-    """Note something."""
     await ctx.step(DONE.append, what)
     return what
 

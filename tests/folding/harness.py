@@ -98,7 +98,6 @@ SEEN = "a long text " * 30
 
 @tool
 async def look(ctx: BranchContext, what: str) -> str:
-    """Look at something."""
     return f"{what}: {SEEN}"
 
 

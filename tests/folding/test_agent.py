@@ -268,7 +268,6 @@ async def test_a_model_that_fails_in_a_branch_fails_the_branch_alone() -> None:
 async def test_a_branch_uses_only_the_tools_that_were_chosen_for_it() -> None:
     @tool
     async def buy(ctx: BranchContext) -> str:
-        """Buy something."""
         raise AssertionError("not in this branch")
 
     chat = await talk(
@@ -366,7 +365,6 @@ async def test_the_memory_learns_from_the_work_in_the_branch() -> None:
 async def test_the_samples_of_tools_are_charged_to_the_branch() -> None:
     @tool(requires=["sampling"])
     async def ask(ctx: BranchContext) -> str:
-        """Ask the model."""
         return (await ctx.sample("question " * 50)).text
 
     def decide(request: SampleRequest) -> Reply:
@@ -442,7 +440,6 @@ async def test_a_branch_is_created_when_open_requests_leave_its_budget() -> None
 async def test_a_tool_in_a_branch_samples_within_its_budget() -> None:
     @tool(requires=["sampling"])
     async def ask(ctx: BranchContext) -> str:
-        """Ask the model."""
         return (await ctx.sample("question " * 400)).text
 
     def decide(request: SampleRequest) -> Reply:

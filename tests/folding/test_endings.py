@@ -93,19 +93,16 @@ def nearly_used_up(*uses: str, heard_in_branch: list[str]) -> Any:
 
 @tool
 async def pay(ctx: BranchContext) -> str:
-    """Pay."""
     return "paid"
 
 
 @tool
 async def post(ctx: BranchContext) -> str:
-    """Post."""
     return "posted"
 
 
 @tool
 async def ask(ctx: BranchContext) -> str:
-    """Ask."""
     return (await ctx.elicit(Where, "Where?")).action
 
 
@@ -130,7 +127,6 @@ async def test_effects_of_a_tool_are_stored_although_the_budget_cannot_be_read()
 
     @tool
     async def pay(ctx: BranchContext) -> str:
-        """Pay."""
         store.fails = True
         return "paid"
 
@@ -167,7 +163,6 @@ async def test_an_interrupted_tool_says_that_it_was_and_nothing_of_the_budget() 
 
     @tool
     async def pay(ctx: BranchContext) -> str:
-        """Pay, which takes for ever."""
         working.set()
         await asyncio.Event().wait()
         raise AssertionError("it is interrupted")
@@ -187,7 +182,6 @@ async def test_the_budget_is_reported_when_a_tool_returns_the_sentence_of_an_int
 
     @tool
     async def pay(ctx: BranchContext) -> str:
-        """Pay."""
         return NO_RESULT
 
     chat = await talk(nearly_used_up("pay", heard_in_branch=results), pay, summary_budget_ratio=0)

@@ -24,7 +24,6 @@ RECORD = "a field of this record and what it holds, " * 60
 
 @tool
 async def read(ctx: BranchContext, number: int) -> str:
-    """Read a record."""
     return f"record {number}: {RECORD}"
 
 

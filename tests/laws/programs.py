@@ -334,7 +334,6 @@ def as_tool(program: Block, limits: Limits | None = None) -> Tool[list[Any]]:
 
     @tool(name="program", limits=limits, extra="forbid")
     async def body(ctx: BranchContext) -> list[Any]:
-        """Run it."""
         return await run_block(ctx, program, "0")
 
     return body
@@ -446,7 +445,6 @@ async def _going_on(how: str) -> None:
 def as_tool_inside(block: Block, lane: str, limits: Limits, name: str = "inner") -> Tool[list[Any]]:
     @tool(name=name, limits=limits, extra="forbid")
     async def inner(ctx: BranchContext) -> list[Any]:
-        """Run a part of it."""
         return await run_block(ctx, block, lane)
 
     return inner

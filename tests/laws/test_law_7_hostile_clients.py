@@ -61,7 +61,6 @@ def target(effects: list[str], name: str = "target") -> Tool[dict[str, Any]]:
 
     @tool(name=name, elicits=[NUMBER])
     async def body(ctx: BranchContext, goal: str = "it") -> dict[str, Any]:
-        """Ask and do."""
         await ctx.step(do, "begin")
         one, two = await ctx.gather(ask(ctx, "one?", "one"), ctx.sample("two?", key="two"))
         await ctx.step(do, "middle")

@@ -27,7 +27,6 @@ def booking(effects: list[str], store: Any) -> MCPServer[Any]:
 
     @tool
     async def plain(ctx: BranchContext) -> str:
-        """Book a seat."""
         await ctx.step(effects.append, "one")
         return "booked"
 

@@ -206,7 +206,6 @@ async def test_questions_that_the_client_can_answer_go_to_the_client(era: str) -
 async def test_several_questions_are_answered_together_or_in_part(era: str) -> None:
     @tool
     async def both(ctx: BranchContext) -> str:
-        """Ask two at once."""
         city, stay = await ctx.gather(ctx.elicit(CITY, "Where?"), ctx.elicit(Stay, "How long?"))
         return f"{city.action} {stay.action}"
 
@@ -223,7 +222,6 @@ async def test_several_questions_are_answered_together_or_in_part(era: str) -> N
 async def test_a_link_is_given_in_words() -> None:
     @tool
     async def pay(ctx: BranchContext) -> str:
-        """Send the person somewhere."""
         return (await ctx.elicit_url("Pay there", "https://pay.example/1")).action
 
     answers = Answers(lambda _: accept())  # shows forms and, as every SDK client, links
@@ -293,7 +291,6 @@ async def test_an_answer_to_no_question_is_refused_by_name() -> None:
 async def test_a_handle_opens_only_its_own_call() -> None:
     @tool
     async def other(ctx: BranchContext) -> str:
-        """Another tool."""
         return (await ctx.elicit(CITY, "Where?")).action
 
     servers = {
@@ -394,7 +391,6 @@ async def test_only_the_first_stop_of_a_result_with_a_schema_is_an_error() -> No
 async def test_a_tool_whose_name_ends_as_ours_does_is_no_namespace() -> None:
     @tool
     async def questions(ctx: BranchContext) -> str:
-        """Ask twice."""
         where = await ctx.elicit(CITY, "Where?", key="one")
         return where.action + (await ctx.elicit(CITY, "And then?", key="two")).action
 

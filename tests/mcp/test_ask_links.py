@@ -69,7 +69,6 @@ class City(BaseModel):
 
 @tool
 async def fill(ctx: BranchContext) -> str:
-    """Ask for everything."""
     answer = await ctx.elicit(Everything, 'All <b>about</b> you & "yours"\u202e?')
     return answer.content.model_dump_json() if isinstance(answer, Accepted) else answer.action
 

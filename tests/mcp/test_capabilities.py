@@ -29,7 +29,6 @@ from tests.mcp.harness import (
 
 @tool
 async def sampling(ctx: BranchContext) -> str:
-    """Ask the model."""
     return (await ctx.sample("Hello")).text
 
 
@@ -42,13 +41,11 @@ async def sampling_tools(ctx: BranchContext) -> str:
 
 @tool
 async def elicitation(ctx: BranchContext) -> str:
-    """Ask the person."""
     return (await ctx.elicit(Ok, "Ok?")).action
 
 
 @tool
 async def elicitation_url(ctx: BranchContext) -> str:
-    """Send the person somewhere."""
     return (await ctx.elicit_url("Pay there", "https://pay.example/1")).action
 
 
@@ -93,13 +90,11 @@ async def test_a_capability_that_a_connection_cannot_carry_counts_as_missing(
 
     @tool(requires=["elicitation"])
     async def demanding(ctx: BranchContext) -> str:
-        """Never started."""
         ran.append("demanding")
         return (await ctx.elicit(Ok, "Ok?")).action
 
     @tool
     async def modest(ctx: BranchContext) -> str:
-        """Do without."""
         try:
             return (await ctx.elicit(Ok, "Ok?")).action
         except CapabilityError:

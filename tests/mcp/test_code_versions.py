@@ -33,7 +33,6 @@ def reserve() -> None:
 
 @tool(name="book")
 async def book_1(ctx: BranchContext) -> str:
-    """Reserve, and ask."""
     await ctx.step(reserve)
     return (await ctx.elicit(Number, "how many?", key="many")).action
 

@@ -32,7 +32,6 @@ def leaving(done: list[str]) -> Tool[str]:  # noqa: C901 - one way to leave afte
 
     @tool
     async def leaves(ctx: BranchContext, how: str) -> str:
-        """Leave."""
         if how == "caught":
             try:
                 await ctx.step(leave)

@@ -108,7 +108,6 @@ async def test_the_tool_stands_next_to_those_of_its_server_and_keeps_its_schema(
 
     @server.tool
     def add(a: int, b: int) -> int:
-        """Add."""
         return a + b
 
     async with called(server, era, Answers()) as client:
@@ -292,7 +291,6 @@ async def test_without_a_client_a_tool_cannot_be_called() -> None:
 
 @tool
 async def chatter(ctx: BranchContext) -> None:
-    """Log at two levels."""
     await ctx.log("info", "small talk")
     await ctx.log("error", "bad news")
 
@@ -463,7 +461,6 @@ async def test_while_the_server_runs_expired_calls_are_undone() -> None:
 
     @tool(name="ask")
     async def book(ctx: BranchContext) -> str:
-        """Book, then ask."""
         await ctx.step("seat".upper, undo=release)
         await ctx.elicit(Ok, "Sure?")
         return "booked"

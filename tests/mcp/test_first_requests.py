@@ -28,7 +28,6 @@ CAPABILITIES: dict[str, Any] = {
 def booking(keys: list[str], *, name: str = "book") -> Tool[str]:
     @tool(name=name)
     async def body(ctx: BranchContext, seat: int = 1, ask: bool = True) -> str:
-        """Book a seat, and ask."""
         await ctx.step(keys.append, ctx.idempotency_key)
         if ask:
             await ctx.elicit(Ok, "Book it?")

@@ -57,7 +57,6 @@ async def prompt(ctx: BranchContext) -> str:
 
 @tool
 async def count(ctx: BranchContext, to: int = 3) -> int:
-    """Ask nothing."""
     await ctx.notify("counting")
     return await ctx.step(sum, range(to))
 
@@ -256,7 +255,6 @@ async def test_without_a_way_back_a_question_is_a_clear_error_and_the_rest_works
 
     @tool
     async def book(ctx: BranchContext) -> str:
-        """Reserve, then ask."""
         await ctx.step(reserve, undo=undone.append)
         try:
             return (await ctx.elicit(Ok, "Ok?")).action
@@ -315,7 +313,6 @@ class Trip:
     def tool(self) -> Tool[str]:
         @tool(name="trip")
         async def body(ctx: BranchContext) -> str:
-            """Reserve a seat and ask."""
             await ctx.step(self.reserve, undo=self.release)
             try:
                 answer = await ctx.elicit(Ok, "Ok?")
@@ -418,7 +415,6 @@ async def test_a_modern_call_that_is_dropped_in_mid_round_pays_the_undos_of_that
 
     @tool
     async def slow(ctx: BranchContext) -> str:
-        """Reserve, then work for ever."""
         seat = await ctx.step("seat".strip, undo=release)
         await ctx.step(work)
         return seat

@@ -30,7 +30,6 @@ async def ask(ctx: BranchContext) -> str:
 
 @tool
 async def ask_twice(ctx: BranchContext) -> str:
-    """Ask two things at once."""
     one, two = await ctx.gather(ctx.elicit(Ok, "One?"), ctx.elicit(Ok, "Two?"))
     return f"{one.action} {two.action}"
 

@@ -33,7 +33,6 @@ def existing() -> MCPServer[Any]:
 
     @server.tool()
     def add(a: int, b: int) -> int:
-        """Add."""
         return a + b
 
     return server
@@ -62,7 +61,6 @@ def test_a_name_that_the_server_has_already_is_refused() -> None:
 
     @tool(name="add")
     async def other(ctx: BranchContext) -> str:
-        """Be another."""
         return "other"
 
     server = existing()
@@ -100,7 +98,6 @@ async def test_an_ordinary_tool_can_call_ours(era: str) -> None:
 
     @server.tool()
     async def wrapped(subject: str, context: Context[Any, Any]) -> Any:
-        """Ask through another tool."""
         return await server.call_tool("ask", {"what": subject}, context)
 
     answers = Answers(lambda _: accept(ok=True), echo)
@@ -126,7 +123,6 @@ def test_a_header_that_is_not_valid_is_refused_as_the_sdk_refuses_it() -> None:
         ctx: BranchContext,
         region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "not a token"})],
     ) -> str:
-        """Be routed by a header."""
         return region
 
     with pytest.raises(InvalidSignature, match="'routed' has an invalid x-mcp-header"):

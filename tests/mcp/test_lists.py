@@ -18,13 +18,11 @@ from tests.mcp.harness import ERAS, HANDSHAKE
 
 @tool
 async def echo(ctx: BranchContext, numbers: list[int]) -> list[int]:
-    """Return the numbers."""
     return numbers
 
 
 @tool
 async def echo_all(ctx: BranchContext, rows: list[list[str]]) -> list[list[str]]:
-    """Return the rows."""
     return rows
 
 

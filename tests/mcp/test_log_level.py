@@ -23,7 +23,6 @@ LEVELS: list[LogLevel] = list(get_args(LogLevel))
 
 @tool
 async def chatter(ctx: BranchContext) -> None:
-    """Log once at every level."""
     for level in LEVELS:
         await ctx.log(level, level)
 

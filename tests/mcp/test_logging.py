@@ -82,7 +82,6 @@ async def test_the_traceback_of_a_handled_one_is_there_at_the_level_debug(
 ) -> None:
     @tool
     async def tries(ctx: BranchContext) -> str:
-        """Try."""
         try:
             await ctx.step(open, "/no/such/file")
         except StepFailed:

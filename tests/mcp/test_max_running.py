@@ -28,7 +28,6 @@ class House:
     def tools(self) -> list[Tool[Any]]:
         @tool
         async def stay(ctx: BranchContext) -> str:
-            """Stay."""
             await ctx.step(self._visit)
             self.inside.set()
             await self.door.wait()
@@ -36,7 +35,6 @@ class House:
 
         @tool
         async def ask(ctx: BranchContext) -> str:
-            """Ask."""
             return (await ctx.elicit(Ok, "Well?")).action
 
         return [stay, ask]

@@ -62,7 +62,6 @@ def test_a_keyword_that_is_not_an_option_is_refused() -> None:
 
 @tool
 async def nothing(ctx: BranchContext) -> str:
-    """Do nothing."""
     return ""
 
 

@@ -99,7 +99,6 @@ async def test_progress_increases_on_the_wire_when_branches_report_at_once(era: 
 async def test_a_text_arrives_when_its_progress_is_no_json_number(era: str, number: float) -> None:
     @tool
     async def report(ctx: BranchContext) -> str:
-        """Report no number."""
         await ctx.notify("first", 7)
         await ctx.notify("second", number)
         return "reported"

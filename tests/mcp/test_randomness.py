@@ -14,7 +14,6 @@ from tests.mcp.harness import ERAS, Answers, accept, connected, serving
 
 @tool
 async def link(ctx: BranchContext) -> list[str]:
-    """Make links."""
     drawn = [str(ctx.uuid()), str(ctx.random.random())]
     await ctx.elicit(Ok, "Go on?")
     return [*drawn, str(ctx.uuid()), str(ctx.random.random()), ctx.call_id]

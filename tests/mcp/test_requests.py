@@ -151,7 +151,6 @@ async def test_data_for_the_client_that_draws_the_form_goes_where_none_prints_it
 
     @tool
     async def draw(ctx: BranchContext) -> str:
-        """Ask with something to draw."""
         return (await ctx.elicit(Verdict, "This one?", context={"cards": [1, 2]})).action
 
     answers = Answers(lambda _: accept(good=True))

@@ -38,19 +38,16 @@ class OwnModel:
 
 @tool
 async def twice(ctx: BranchContext) -> list[str]:
-    """Sample twice."""
     return [(await ctx.sample(prompt)).text for prompt in ("one", "two")]
 
 
 @tool
 async def typed(ctx: BranchContext) -> str:
-    """Sample with a schema."""
     return (await ctx.sample("A tip", schema=Tip)).parsed.tip
 
 
 @tool
 async def with_tools(ctx: BranchContext) -> str:
-    """Sample with a tool."""
     result = await ctx.sample(
         "Look", tools=[ToolSpec(name="look", input_schema={"type": "object"})]
     )
@@ -154,7 +151,6 @@ async def test_a_refusal_is_replayed_as_it_was() -> None:
 
     @tool
     async def mixed(ctx: BranchContext) -> str:
-        """Sample, then ask."""
         said = (await ctx.sample("Hello")).text
         return f"{said}, {(await ctx.elicit(Tip, 'A tip?')).action}"
 

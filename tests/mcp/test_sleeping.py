@@ -35,7 +35,6 @@ class Yes(BaseModel):
 
 @tool
 async def nap(ctx: BranchContext) -> str:
-    """Sleep for long."""
     begun = ctx.now()
     await ctx.sleep(LONG)
     return f"slept {(ctx.now() - begun).total_seconds():g} s"

@@ -26,7 +26,6 @@ ANSWERS = Answers(lambda _: None)
 def asking(name: str = "ask", ran: list[str] | None = None) -> Tool[str]:
     @tool(name=name)
     async def body(ctx: BranchContext, what: str = "it", again: bool = False) -> str:
-        """Ask whether to do it."""
         if ran is not None:
             ran.append(name)
         answer = await ctx.elicit(Ok, f"Do {what}?")
@@ -135,7 +134,6 @@ async def test_a_state_of_another_release_is_refused_like_any_other(
 async def test_a_tool_that_no_longer_asks_an_answered_question_ends_with_a_clear_error() -> None:
     @tool(name="ask")
     async def changed(ctx: BranchContext, what: str = "it", again: bool = False) -> str:
-        """Ask nothing any more."""
         return what
 
     async with connected(serving(asking()), MODERN, ANSWERS) as client:

@@ -31,13 +31,11 @@ async def test_a_call_that_fills_its_threads_delays_no_other(threads: int) -> No
 
     @tool
     async def busy(ctx: BranchContext) -> str:
-        """Work."""
         await ctx.gather(*(ctx.step(wait, number, name=f"w{number}") for number in range(60)))
         return "done"
 
     @tool
     async def quick(ctx: BranchContext) -> str:
-        """Look."""
         return await ctx.step(look)
 
     found: list[str] = []

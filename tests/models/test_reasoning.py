@@ -25,7 +25,6 @@ THINKS = Say("I look.", (Call("c1", "look", {"at": "sky"}),), reasoning=WHY)
 
 @tool
 async def look(_: BranchContext, at: str) -> str:
-    """Look."""
     return f"rain over the {at}"
 
 

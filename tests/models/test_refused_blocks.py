@@ -27,7 +27,6 @@ SMALL, WIDE = png(10), png(9000)
 
 @tool
 async def look(_: BranchContext, *, first: bool = True) -> list[ImageBlock]:
-    """Look."""
     return [WIDE, SMALL] if first else [SMALL, WIDE]
 
 
@@ -55,7 +54,6 @@ async def test_a_turn_and_the_next_work_without_a_block_that_the_provider_refuse
 
 @tool
 async def read(_: BranchContext) -> str:
-    """Read."""
     return "the secret word"
 
 

@@ -74,7 +74,6 @@ class Gates:
     def tool(self) -> Any:
         @tool
         async def hold(ctx: BranchContext, place: str) -> str:
-            """Wait at a gate."""
             for word, gate in self.closed.items():
                 if word in place:
                     await gate.wait()

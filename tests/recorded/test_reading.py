@@ -71,7 +71,6 @@ async def test_a_waiting_call_names_its_questions() -> None:
 
 @tool
 async def take_seats(ctx: BranchContext, city: str) -> str:
-    """Ask, for an hour."""
     asked = await ctx.race(ctx.elicit(Seats, city), ctx.sleep(3_600.0))
     return f"after {asked}"
 
@@ -202,7 +201,6 @@ async def test_tasks_and_branches_that_are_still_open_are_shown() -> None:
 
     @tool
     async def two(ctx: BranchContext) -> list[Any]:
-        """Ask twice at once."""
         return list(await ctx.gather(ctx.branch(inner, name="inner"), ctx.elicit(Seats, "Outer?")))
 
     store, at = Modelled(), Desk(two, lambda _id, _request: accept(number=1))

@@ -200,12 +200,10 @@ async def test_a_wrong_use_of_the_context_is_shown_with_its_remedy() -> None:
 async def test_an_error_in_the_place_of_a_result_is_a_drift() -> None:
     @tool
     async def quick(ctx: BranchContext) -> int:
-        """Return."""
         return 1
 
     @tool
     async def broken(ctx: BranchContext) -> int:
-        """Raise."""
         raise LookupError("gone")
 
     store = Modelled()
@@ -253,12 +251,10 @@ async def test_a_call_of_another_release_cannot_be_read() -> None:
 async def test_a_long_value_is_shortened() -> None:
     @tool
     async def long(ctx: BranchContext) -> str:
-        """Return much."""
         return "x" * 10_000
 
     @tool
     async def longer(ctx: BranchContext) -> str:
-        """Return more."""
         return "x" * 20_000
 
     store = Modelled()

@@ -47,7 +47,6 @@ async def look(ctx: BranchContext, city: str) -> str:
 
 @tool
 async def trip(ctx: BranchContext, city: str, fails: bool = False) -> str:
-    """Plan a trip."""
     await ctx.notify("Looking")
     ticket = await ctx.step(reserve, city, undo=release)
     seen = await ctx.branch(look, city)

@@ -322,7 +322,6 @@ def test_other_json_is_refused(stored: dict[str, Any]) -> None:
 
 @tool
 async def remind(ctx: BranchContext) -> str:
-    """Sleep, then return when."""
     begun = ctx.now()
     await ctx.sleep(600)
     return f"{(ctx.now() - begun).total_seconds():g} s"
@@ -362,7 +361,6 @@ async def test_a_question_may_be_a_link(shared: RoundsKeywords, action: str) -> 
 
 @tool
 async def tip(ctx: BranchContext) -> str:
-    """Ask the model."""
     try:
         return (await ctx.sample("Umbrella?")).text
     except StepFailed as failed:
@@ -406,7 +404,6 @@ async def test_a_tool_with_a_question_that_cannot_be_asked_is_refused(
 
 @tool
 async def chatty(ctx: BranchContext) -> str:
-    """Report, ask, report."""
     await ctx.log("info", "begun")
     await ctx.notify("half", 1, 2)
     await ctx.elicit(GUEST, "Who?")
@@ -430,7 +427,6 @@ async def test_a_notice_is_delivered_once(shared: RoundsKeywords) -> None:
 
 @tool
 async def refuse(ctx: BranchContext) -> str:
-    """Refuse."""
     raise ToolError("We are closed.")
 
 

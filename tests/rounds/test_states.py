@@ -50,7 +50,6 @@ def pay(seat: str) -> str:
 
 @tool
 async def book(ctx: BranchContext, seat: str) -> str:
-    """Reserve, ask, pay."""
     await ctx.step(reserve, seat, undo=release)
     answer = await ctx.elicit(Confirm, "Pay?")
     if isinstance(answer, Accepted) and answer.content.ok:
@@ -60,7 +59,6 @@ async def book(ctx: BranchContext, seat: str) -> str:
 
 @tool
 async def also_book(ctx: BranchContext, seat: str) -> str:
-    """Take the same arguments."""
     return seat
 
 

@@ -30,7 +30,6 @@ class Ok(BaseModel):
 
 @tool
 async def ask(ctx: BranchContext, what: str = "it") -> str:
-    """Ask whether to do it."""
     answer = await ctx.elicit(Ok, f"Do {what}?")
     return answer.action if isinstance(answer, Accepted) else "no"
 
@@ -45,7 +44,6 @@ def theirs() -> MCPServer[Any]:
 
     @server.tool()
     def add(a: int, b: int) -> int:
-        """Add."""
         return a + b
 
     @server.tool()
@@ -78,12 +76,10 @@ def fast() -> FastMCP[Any]:
 
     @server.tool
     def add(a: int, b: int) -> int:
-        """Add."""
         return a + b
 
     @server.tool
     async def asks(context: FastMcpContext) -> str:
-        """Ask by FastMCP's own means."""
         return (await context.elicit("Sure?", Ok)).action
 
     server.add_tool(as_fastmcp_tool(ask))

@@ -134,7 +134,6 @@ async def test_a_tools_refusal_is_a_result() -> None:
 
 @tool
 async def counting(ctx: BranchContext) -> str:
-    """Ask three times."""
     for _ in range(3):
         await ctx.elicit(Number, "?")
     return "done"

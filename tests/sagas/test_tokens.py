@@ -40,7 +40,6 @@ ONE, TWO = accepted("ask/elicit.1", n=1), accepted("ask/elicit.2", n=2)
 def asking(name: str = "ask", ran: list[str] | None = None) -> Tool[str]:
     @tool(name=name)
     async def body(ctx: BranchContext, what: str = "it") -> str:
-        """Ask twice."""
         if ran is not None:
             ran.append(name)
         answers = [await ctx.elicit(Number, f"{what}?") for _ in range(2)]

@@ -143,7 +143,6 @@ async def test_the_room_knows_every_state_and_until_when_a_stopped_call_is_kept(
 ) -> None:
     @tool
     async def watch(ctx: BranchContext) -> str:
-        """Watch."""
         await ctx.notify("Watching")
         await asyncio.Event().wait()
         return "never"

@@ -20,7 +20,6 @@ class Guest(BaseModel):
 
 @tool
 async def register(ctx: BranchContext) -> str:
-    """Ask for a name."""
     answer = await ctx.elicit(Guest, "مرحبا بكم")
     return f"{answer.action}: {answer.content.name if isinstance(answer, Accepted) else ''}"
 

@@ -31,7 +31,6 @@ async def test_a_hostile_text_leaves_the_page_and_its_questions_usable(
 ) -> None:
     @tool
     async def ask(ctx: BranchContext) -> str:
-        """Ask."""
         answer = await ctx.elicit(Fine, text)
         return "fine" if isinstance(answer, Accepted) else "not fine"
 

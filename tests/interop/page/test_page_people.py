@@ -54,14 +54,12 @@ class Long(BaseModel):
 
 @tool
 async def survey(ctx: BranchContext) -> str:
-    """Ask for much."""
     answer = await ctx.elicit(Long, "Six things, please.")
     return f"The survey is over: {answer.action}."
 
 
 @tool
 async def draw(ctx: BranchContext) -> list[Any]:
-    """Draw."""
     del ctx
     data = base64.b64encode(picture()).decode()
     return [TextBlock(text="A **square**:"), ImageBlock(mime_type="image/png", data=data)]
@@ -69,7 +67,6 @@ async def draw(ctx: BranchContext) -> list[Any]:
 
 @tool
 async def wait(ctx: BranchContext) -> str:
-    """Wait until it is stopped."""
     await ctx.log("info", "It waits")
     await asyncio.Event().wait()
     return "never"
@@ -268,7 +265,6 @@ async def test_no_key_that_was_meant_for_something_else_accepts(browser: Browser
 
     @tool
     async def delete(ctx: BranchContext) -> str:
-        """Ask whether to delete everything."""
         return (await ctx.elicit(Sure, "Delete everything?")).action
 
     app = application(tools=(delete,))

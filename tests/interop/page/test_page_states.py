@@ -450,7 +450,6 @@ async def test_an_audit_finds_nothing_serious_in_any_state(browser: Browser, loo
 
 @tool
 async def remind(ctx: BranchContext) -> str:
-    """Remind of something next week."""
     await ctx.sleep(7 * 86_400.0)
     return "Remember the milk."
 

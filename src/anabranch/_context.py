@@ -424,6 +424,8 @@ class BranchContext:
             return await chosen.run(ctx, values)
 
         path = self._call.cursor.new_path(scope, checked_name(chosen.name.replace("/", ".")))
+        if chosen.drawn is not None:
+            values = self._call.operations.first(scope.branch, path, chosen.drawn, values)
         codec, asked = codec_of(chosen.returned_by), pin(chosen.run, [values])
         run = self._call.branches.run(path, chosen.limits, body, codec, asked=asked, is_tool=True)
         return self._made(run)

@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from anabranch._asking.host import Host
 from anabranch._elicitation import (
@@ -22,7 +22,7 @@ from anabranch._elicitation import (
     describe,
     form_schema,
 )
-from anabranch._engine import REFUSED, Call, Scope, fingerprint
+from anabranch._engine import REFUSED, Call, Codec, Scope, drawn_codec, fingerprint
 from anabranch._schemas import as_meant
 from anabranch._text import encodable
 from anabranch.errors import ConcurrentElicitError, ElicitInBranchError, ElicitValidationError
@@ -132,7 +132,7 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
             reason = CHANGED
         else:
             try:
-                return _result(job, entry.value)
+                return _result(job, step_id, entry.value)
             except ValidationError as problem:
                 reason, misfits = describe(problem), misfits + 1
             if misfits > RETRIES:
@@ -141,8 +141,8 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
         message = asked_again(job.message, reason)
 
 
-def _result(job: ElicitJob, value: JsonValue) -> ElicitResult[Any]:
-    """Return the result of the elicitation for a user's reply.
+def _result(job: ElicitJob, step_id: str, value: JsonValue) -> ElicitResult[Any]:
+    """Return the result of the elicitation for a user's reply to the attempt ``step_id``.
 
     Raises:
         ValidationError: if ``value`` is no reply, or does not fit the model.
@@ -151,6 +151,8 @@ def _result(job: ElicitJob, value: JsonValue) -> ElicitResult[Any]:
     if action != "accept":
         return Declined() if action == "decline" else Cancelled()
     content = _filled_in(job.model, given)
+    if (codec := _drawn_codec(job.model)) is not None:
+        content = job.call.operations.first(job.scope.branch, step_id, codec, content)
     return Accepted(content, partial(_exchange, job, content))
 
 
@@ -187,6 +189,11 @@ def _filled_in(model: type[BaseModel], given: object) -> BaseModel:
             return model.model_validate(meant)
         except ValidationError:
             raise problem from None
+
+
+@lru_cache(maxsize=512)
+def _drawn_codec(model: type[BaseModel]) -> Codec | None:
+    return drawn_codec(TypeAdapter(model))
 
 
 @lru_cache(maxsize=512)

@@ -131,6 +131,7 @@ class Runnable(Protocol[T_co]):
     """The part of a tool that ``call_tool`` needs; every ``Tool`` has it.
 
     ``returned_by`` is the function whose return annotation determines how the value is recorded.
+    ``drawn`` records validated arguments, if their defaults may differ from round to round.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Runnable(Protocol[T_co]):
     requires: frozenset[str]
     elicits: tuple[Elicitation[Any], ...]
     returned_by: Callable[..., Any]
+    drawn: Any
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments in the types of the parameters, or raise ``InvalidArgumentsError``."""

@@ -15,7 +15,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from anabranch._elicitation import describe
-from anabranch._engine import repeatable
+from anabranch._engine import Codec, drawn_codec, repeatable
 from anabranch._text import answer_in, encodable
 from anabranch.messages import SampleReply, ToolUseBlock
 
@@ -66,16 +66,19 @@ _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 class WantedForm:
     """The type of a structured answer.
 
-    ``tool_schema`` is the JSON Schema of the arguments of a tool whose call is the answer.
+    ``tool_schema`` is the JSON Schema of the arguments of a tool whose call is the answer. ``drawn`` is
+    the codec of the type, if its defaults may differ from round to round.
     """
 
     adapter: TypeAdapter[Any]
     schema: dict[str, Any]
     tool_schema: dict[str, Any] = field(init=False)
+    drawn: Codec | None = field(init=False)
 
     def __post_init__(self) -> None:
         tool = self.schema if self._is_object else _wrapped(self.schema)
         object.__setattr__(self, "tool_schema", tool)
+        object.__setattr__(self, "drawn", drawn_codec(self.adapter))
 
     @property
     def _is_object(self) -> bool:

@@ -168,6 +168,9 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
             continue
         parsed, problem = _check(job, reply)
         if problem is None:
+            if job.form is not None and job.form.drawn is not None:
+                branch, drawn = job.scope.branch, job.form.drawn
+                parsed = job.call.operations.first(branch, step_id, drawn, parsed)
             result = _result(job, reply, parsed)
             if job.place:
                 conversation.append(

@@ -30,7 +30,7 @@ and ``pinning`` gives each argument list its fingerprint.
 
 from anabranch._engine.branch import Branch
 from anabranch._engine.call import Call, current_call
-from anabranch._engine.codec import Codec, codec_of, repeatable
+from anabranch._engine.codec import Codec, codec_of, drawn_codec, repeatable
 from anabranch._engine.effects import STEP_THREADS
 from anabranch._engine.ending import Finished, Stopped, Waiting
 from anabranch._engine.folding import Watch

@@ -19,7 +19,7 @@ from types import CodeType, FunctionType
 from typing import Any, TypeAlias, cast, get_type_hints
 from weakref import WeakKeyDictionary
 
-from pydantic import JsonValue, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import BaseModel, JsonValue, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import PydanticSerializationError, SchemaSerializer, SchemaValidator
 
@@ -177,6 +177,33 @@ def _base64_in(before: _Part, part: _Part) -> _Part:
 
 def _iterable_as_list(_: _Part, part: _Part) -> _Part:
     return {**part, "type": "list"} if part.get("type") == "generator" else part
+
+
+_STEADY = frozenset({list, dict, set, frozenset, tuple, str, bytes, int, float, bool})
+"""Factories of defaults that return equal values in every round."""
+
+
+def drawn_codec(adapter: TypeAdapter[Any]) -> Codec | None:
+    """Return the codec of a type whose defaults may differ from round to round, or else ``None``.
+
+    Such a default comes from a function, for example ``uuid4`` as a ``default_factory``.
+    """
+    return Codec(adapter) if _draws(adapter.core_schema) else None
+
+
+def _draws(schema: object) -> bool:
+    if isinstance(schema, dict):
+        parts = cast("_Part", schema)
+        if "default_factory" in parts and not _is_steady(parts["default_factory"]):
+            return True
+        return any(map(_draws, parts.values()))
+    return isinstance(schema, list) and any(map(_draws, cast("list[object]", schema)))
+
+
+def _is_steady(factory: object) -> bool:
+    if isinstance(factory, type) and issubclass(factory, BaseModel):
+        return True  # the schema has the defaults of its fields
+    return factory in _STEADY
 
 
 PLAIN = Codec(None)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from anabranch._engine.branch import Branch, Budgets
-from anabranch._engine.journal import MARKER, Answer, Ask, Entry, Journal
+from anabranch._engine.journal import DEFAULTS, MARKER, Answer, Ask, Entry, Journal
 from anabranch._engine.scope import Scope
 from anabranch._engine.wordings import Wordings
 from anabranch.errors import AnabranchError, NonDeterminismError, error_to_json
@@ -37,8 +37,11 @@ class Reached:
         self.on_passed: Callable[[], None] | None = None
         self._entries = entries
         # A marker counts for no progress: code may drop one without drift
-        # (test_a_marker_that_is_taken_out_of_the_code_is_not_missed).
-        self._ahead = [known for known, entry in entries.items() if entry.kind != MARKER]
+        # (test_a_marker_that_is_taken_out_of_the_code_is_not_missed). Nor do recorded defaults: no
+        # replay reads those of an answer that lost a race.
+        self._ahead = [
+            known for known, entry in entries.items() if entry.kind not in (MARKER, DEFAULTS)
+        ]
         self._name = name
 
     def come_to(self, step_id: str) -> None:

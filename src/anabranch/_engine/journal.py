@@ -21,6 +21,9 @@ FORMAT = 2
 MARKER = "patched"
 """The kind of an entry that records the way of a call at a code change (``markers.py``)."""
 
+DEFAULTS = "defaults"
+"""The kind of an entry that records a value with defaults that a function made."""
+
 AskKind = Literal["sample", "elicit", "url", "sleep", "call"]
 """The kinds of asks, by the one that answers.
 

@@ -16,15 +16,21 @@ from typing import Any, TypeVar, cast
 
 from anabranch._aio import Clock, first_of, replay_race
 from anabranch._engine.branch import Branch
+from anabranch._engine.codec import Codec
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import Effects
-from anabranch._engine.journal import Answer, Ask, AskKind, Entry, Notice
+from anabranch._engine.journal import DEFAULTS, Answer, Ask, AskKind, Entry, Notice
 from anabranch._engine.needed import Barrier
 from anabranch._engine.open_asks import Alarm, OpenAsks, asked_time
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Observe, Scope, unobserved
 from anabranch._engine.strands import Strand, current_strand
-from anabranch.errors import AnabranchError, error_from_json, error_to_json
+from anabranch.errors import (
+    AnabranchError,
+    SerializationError,
+    error_from_json,
+    error_to_json,
+)
 
 T = TypeVar("T")
 Sink = Callable[[Notice], Awaitable[None]]
@@ -218,6 +224,25 @@ class Operations:
         if not self._scheduler.closing:
             self._cursor.record(step_id, Entry("now", "", now), scope.branch)
         return now
+
+    def first(self, branch: Branch, place: str, codec: Codec, value: T) -> T:
+        """Return the ``value`` of the first run at ``place``, an id or a path in ``branch``.
+
+        Functions such as ``uuid4`` make other defaults in each run. A value that ``codec`` cannot
+        record stays unchanged.
+        """
+        step_id = f"{place}~{DEFAULTS}"
+        entry = self._cursor.recall(step_id, DEFAULTS, "", branch)
+        if entry is not None:
+            return cast("T", codec.decode(step_id, entry.value))
+        if not self._scheduler.closing:
+            try:
+                written = codec.record(step_id, value)
+            except SerializationError:
+                return value
+            self._cursor.record(step_id, Entry(DEFAULTS, "", written), branch)
+            return cast("T", codec.decode(step_id, written))
+        return value
 
     def random(self, scope: Scope) -> random.Random:
         """Return randomness that is the same in every replay."""

@@ -45,7 +45,8 @@ class RecordedStep(_Shape):
 
     Attributes:
         id: the step id; for a branch, its path.
-        kind: ``step``, ``elicit``, ``url``, ``sample``, ``branch``, ``task``, ``now``, ``seed``, ``race``.
+        kind: ``step``, ``elicit``, ``url``, ``sample``, ``branch``, ``task``, ``now``, ``seed``,
+            ``race``, ``defaults``.
         within: the path of the innermost branch or task around the step.
         depth: the number of branches and tasks around the step.
         round: the round that recorded or asked the step.

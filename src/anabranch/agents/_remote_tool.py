@@ -103,6 +103,7 @@ class ServerTool(Tool[RemoteResult]):
     parameters = ()
     returns = RemoteResult
     returned_by = RemoteResult
+    drawn = None
 
     def __init__(
         self,

@@ -86,7 +86,10 @@ def open_call(
             parent_messages=runtime.parent_messages,
             parent_system_prompt=runtime.parent_system_prompt,
         )
-        value = await tool.run(ctx, arguments)
+        given = dict(arguments)
+        if tool.drawn is not None:
+            given = call.operations.first(branch, branch.path, tool.drawn, given)
+        value = await tool.run(ctx, given)
         tool.check_value(value)
         return value
 

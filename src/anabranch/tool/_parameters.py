@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -21,12 +21,24 @@ from pydantic import (
     create_model,
 )
 from pydantic_core import ErrorDetails, to_json
+from typing_extensions import TypedDict
 
 from anabranch._elicitation import reason_of
-from anabranch._engine import EXIT_AS_ERROR, repeatable
+from anabranch._engine import EXIT_AS_ERROR, Codec, drawn_codec, repeatable
 from anabranch._schemas import as_meant
 from anabranch._text import encodable, number_problem
 from anabranch.errors import InvalidArgumentsError
+
+
+class _Read(dict[str, Any]):
+    """Validated arguments.
+
+    Attributes:
+        given: the arguments of the caller, if defaults may differ from round to round. A repeated
+            request with the same arguments would otherwise look like another request.
+    """
+
+    given: dict[str, Any] | None = None
 
 
 class Parameters:
@@ -41,6 +53,7 @@ class Parameters:
     Attributes:
         declared: the parameters, all keyword-only, with resolved annotations.
         schema: the JSON Schema of the arguments.
+        drawn: the codec of validated arguments, if their defaults may differ from round to round.
 
     Raises:
         TypeError: if a parameter cannot be given by name, or not as JSON.
@@ -89,6 +102,11 @@ class Parameters:
                 " Take plain data, a pydantic model or a dataclass."
             ) from problem
 
+        self.drawn: Codec | None = None
+        if drawn_codec(TypeAdapter(self._model)) is not None:
+            read = {parameter.name: parameter.annotation for parameter in self.declared}
+            self.drawn = Codec(TypeAdapter(cast("Any", TypedDict)(f"{tool_name}_read", read)))
+
     @EXIT_AS_ERROR
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments in the types of the function's parameters, with defaults filled in.
@@ -108,10 +126,13 @@ class Parameters:
                 for problem in error.errors(include_url=False, include_input=False)
             }
             raise InvalidArgumentsError(self._tool_name, problems) from error
-        return {
-            parameter.name: getattr(model, _field_name(parameter.name))
+        read = _Read(
+            (parameter.name, getattr(model, _field_name(parameter.name)))
             for parameter in self.declared
-        }
+        )
+        if self.drawn is not None:
+            read.given = dict(arguments)
+        return read
 
     def _read(self, given: dict[str, Any]) -> BaseModel:
         """Return the arguments; if they do not fit, convert values whose meaning is clear.
@@ -150,7 +171,9 @@ class Parameters:
     @EXIT_AS_ERROR
     def to_json(arguments: Mapping[str, Any]) -> str:
         """Return validated arguments as JSON, which :meth:`validate` accepts again."""
-        return to_json(encodable(dict(arguments)), by_alias=True).decode()
+        given = arguments.given if isinstance(arguments, _Read) else None
+        shown = dict(arguments) if given is None else given
+        return to_json(encodable(shown), by_alias=True).decode()
 
 
 def _field_name(parameter: str) -> str:

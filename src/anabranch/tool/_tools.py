@@ -61,6 +61,7 @@ class Tool(ABC, Generic[T]):
         extra: whether arguments without a parameter are ignored or forbidden.
         returns: the annotation of the value, ``inspect.Signature.empty`` without one.
         returned_by: the function that has this annotation.
+        drawn: the codec of validated arguments, if their defaults may differ from round to round.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Tool(ABC, Generic[T]):
     extra: Literal["ignore", "forbid"] = "ignore"
     returns: Any
     returned_by: Callable[..., Any]
+    drawn: Any
     _parameters: Parameters
     _value: ReturnValue
 
@@ -96,6 +98,7 @@ class Tool(ABC, Generic[T]):
         self._parameters = Parameters(name, function, skip, self.extra)
         self.parameters = self._parameters.declared
         self.input_schema = self._parameters.schema
+        self.drawn = self._parameters.drawn
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments in the types of the function's parameters, with defaults filled in.

@@ -39,15 +39,7 @@ class OffersRoutes(Protocol):
 
 
 class Health:
-    """The health of one server, and its replies.
-
-    Args:
-        checks: checks that must all succeed.
-        patience: maximum seconds for all checks.
-
-    Attributes:
-        stopping: whether the server takes no more requests.
-    """
+    """The health of one server, and its replies; ``stopping`` once it takes no more requests."""
 
     def __init__(self, *checks: Check, patience: float = PATIENCE) -> None:
         self.stopping: bool = False

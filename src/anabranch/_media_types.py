@@ -62,12 +62,7 @@ def read_base64(encoded: str) -> bytes:
 
 
 def read_text(data: bytes, encoding: str = "utf-8") -> str | None:
-    """Return ``data`` as text, or ``None`` if it is not a text.
-
-    Args:
-        data: the file.
-        encoding: the encoding of a text without a byte order mark.
-    """
+    """Return ``data`` as text, by default in ``encoding``; ``None`` if it is not a text."""
     try:
         text = decoded(data, encoding)
     except (ValueError, LookupError):

@@ -79,8 +79,6 @@ class Sealer:
         keys: at least 32 bytes each; the first seals, all can open.
         audience: the server's name: a token of another service with the same keys is refused.
         ttl: seconds for which a token is valid.
-        clock: the time.
-        purpose: the purpose of the tokens.
     """
 
     def __init__(

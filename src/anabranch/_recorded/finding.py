@@ -28,7 +28,7 @@ async def find_call(store: CallStore, name: str) -> CallRecord:
         StoreError: if the store fails.
     """
     if not name:
-        raise NoSuchCallError("The name of a call is empty; the list of calls has the names.")
+        raise NoSuchCallError("The name of the call is empty. Give an id from the list of calls.")
     if name == LATEST and (latest := await store.calls(1)):
         return latest[0]
     for begins in (name, _PREFIX + name):

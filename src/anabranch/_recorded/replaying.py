@@ -103,12 +103,8 @@ async def replay_call(
 ) -> Replayed:
     """Replay a recorded call with ``tool``, and compare the replay with the record.
 
-    Args:
-        store: the store with the record.
-        record: the call.
-        tool: the present tool.
-        runtime: the conversation that the call came from; ``None`` if the conversation is gone.
-            The tool may read the conversation, so no difference is reported without it.
+    ``runtime`` has the conversation that the call came from; ``None`` if the conversation is gone.
+    The tool may read the conversation, so no difference is reported without it.
 
     Raises:
         StoreError: if the store fails.

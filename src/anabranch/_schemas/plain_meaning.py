@@ -1,7 +1,7 @@
-"""Converts values that do not fit a schema, such as 3 for "3", where their meaning is clear.
+"""Converts arguments that a caller wrote in another type than the schema asks for.
 
-A list or an object may be written as JSON in a text, a choice of numbers as a text, and a text of digits as
-a number. A null, or an empty text, may stand for a value that is left out.
+A text of JSON becomes its list, object or null, or the number that a choice has. A number becomes
+the text that the schema asks for. A null or an empty text is left out.
 """
 
 from __future__ import annotations

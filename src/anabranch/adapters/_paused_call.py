@@ -48,14 +48,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class PausedCall:
-    """A call of a tool by a framework.
-
-    Attributes:
-        tool, arguments: the tool and its arguments.
-        rounds: runs the rounds.
-        call_id: the framework's name of the call; no other call of the principal has it.
-        principal: the caller.
-    """
+    """A call of a tool by a framework; no other call of the principal has the same ``call_id``."""
 
     tool: Tool[Any]
     arguments: Mapping[str, Any]

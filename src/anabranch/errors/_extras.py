@@ -108,11 +108,8 @@ def _source(installed: metadata.Distribution, extra: str) -> list[str]:
 def find_framework(module: str, package: str, floor: str, what: str) -> Any:  # noqa: ANN401
     """Return ``module`` of a framework that the application itself depends on.
 
-    Args:
-        module: the module to import.
-        package: the package that has the module.
-        floor: the oldest suitable release, such as ``1.2``.
-        what: the feature that needs the package, as the subject of a sentence.
+    ``floor`` is the oldest suitable release of ``package``, such as ``1.2``. ``what`` is the
+    feature that needs the package, as the subject of a sentence.
 
     Raises:
         MissingExtraError: if the package is missing or too old; the message says how to install it.

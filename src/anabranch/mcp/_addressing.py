@@ -110,11 +110,7 @@ class CallInFlight:
 
 
 class Addressed:
-    """The answerer of a connection: passes each request or notice of the server to its call.
-
-    Args:
-        capabilities: the capabilities that the client declares to the server.
-    """
+    """The answerer of a connection: passes each request or notice of the server to its call."""
 
     def __init__(self, capabilities: Capabilities) -> None:
         self.capabilities = capabilities

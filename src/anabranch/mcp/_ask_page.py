@@ -226,9 +226,7 @@ class AskLinks:
 
     Attributes:
         url: the address at which users reach the server.
-        calls: runs the server's calls, with a store.
         policy: the policy of the store, where an entered answer waits for the call's next request.
-        sealer: seals the links.
     """
 
     url: str

@@ -134,12 +134,7 @@ def connect(
 ) -> Client:
     """Return a client of ``server``; ``answerer`` answers the server's questions.
 
-    Args:
-        server: the server, in any form that the SDK's client takes.
-        answerer: answers the questions.
-        era: the protocol's era.
-        checks_results: whether a result that does not fit the output schema of its tool is an
-            error.
+    With ``checks_results``, a result that does not fit the output schema of its tool is an error.
     """
     able = answerer.capabilities
 

@@ -52,7 +52,6 @@ class Heartbeat:
     Args:
         request: the request, whose client is asked; without a progress token, no heartbeat is sent.
         every: seconds between two heartbeats; ``None`` for none.
-        clock: the time.
     """
 
     def __init__(self, request: McpRequest, every: float | None, clock: Clock) -> None:

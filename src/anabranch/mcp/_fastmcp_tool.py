@@ -201,9 +201,6 @@ class FastMcpSagas(ServerExtension):
     """``tools/callSaga`` and ``tools/resumeSaga`` for the tools that a FastMCP server shows.
 
     The methods find a tool like ``tools/call``: by the name that its caller sees.
-
-    Args:
-        options: the options that seal the tokens.
     """
 
     identifier = IDENTIFIER

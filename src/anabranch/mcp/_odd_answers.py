@@ -30,9 +30,7 @@ Json = dict[str, Any]
 def with_sound_tools(answer: Any, version: str) -> Any:  # noqa: ANN401 - JSON of any server
     """Return the answer to ``tools/list`` without the definitions that violate MCP beyond repair.
 
-    Args:
-        answer: the answer of any server; without a list of tools, it is returned unchanged.
-        version: the protocol's version.
+    An answer without a list of tools is returned unchanged.
     """
     page = cast("Json", answer if isinstance(answer, dict) else {})
     tools = cast("list[object] | None", page.get("tools"))

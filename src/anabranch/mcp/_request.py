@@ -110,7 +110,6 @@ class McpRequest:
         context: the SDK's context, below the host's.
         state: the unsealed ``requestState``; ``None`` in the first round.
         responses: the answers in the request, by step.
-        progress: the progress numbers.
     """
 
     context: ServerRequestContext[Any, Any]

@@ -228,9 +228,7 @@ class _Saga:
     """A running saga: its next request, which the client repeats if the connection is lost.
 
     Attributes:
-        method, params: the request.
         tool: the tool's name; empty if unknown.
-        is_repeatable: whether the request may be repeated.
         completed: every completed step so far.
         rounds: the number of turns with questions.
     """

@@ -105,13 +105,7 @@ SETTINGS: Final = {"version": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A tool that can be called as a saga.
-
-    Attributes:
-        tool: the tool.
-        service: runs the tool.
-        convert: converts its value to the host's result.
-    """
+    """A tool that can be called as a saga."""
 
     tool: Tool[Any]
     service: Service
@@ -132,12 +126,7 @@ def tools_call_of(server: Server[Any]) -> RequestHandler | None:
 
 
 class SagaMethods:
-    """The methods ``tools/callSaga`` and ``tools/resumeSaga``, for any host.
-
-    Args:
-        sealer: seals the tokens.
-        find: finds the called tool.
-    """
+    """The methods ``tools/callSaga`` and ``tools/resumeSaga``, for any host."""
 
     def __init__(self, sealer: Sealer, find: Find) -> None:
         self._sealer = sealer

@@ -167,12 +167,7 @@ class SdkTool(BaseTool):
 
 
 class Sagas(Extension):
-    """``tools/callSaga`` and ``tools/resumeSaga`` for the tools that ``server`` lists.
-
-    Args:
-        sealer: seals the tokens.
-        server: the server with the tools.
-    """
+    """``tools/callSaga`` and ``tools/resumeSaga`` for the tools that ``server`` lists."""
 
     identifier = IDENTIFIER
 

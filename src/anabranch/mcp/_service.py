@@ -37,13 +37,7 @@ class OpenCall:
 
 @dataclass(frozen=True, slots=True)
 class Handles:
-    """Makes and opens the handles of one installation.
-
-    Attributes:
-        calls: runs the calls.
-        tools: the tools, by name.
-        sealer: seals the handles.
-    """
+    """Makes and opens the handles of one installation."""
 
     calls: CallService
     tools: Mapping[str, Tool[Any]]
@@ -93,8 +87,6 @@ class Service:
     """The shared parts of all tools of one installation.
 
     Attributes:
-        calls: runs the calls.
-        handles: makes handles of unfinished calls.
         sampler: a model of the server; without one, the client's is asked.
         prefer_client: ask that model only if the client cannot sample, or refuses.
         heartbeat: seconds between two heartbeats during the wait for a client's answer.

@@ -42,11 +42,7 @@ PAUSE: Final = 5.0
 
 
 class ToolList:
-    """The tools of the server at ``place``.
-
-    Attributes:
-        tools: the tools by name, in the server's order.
-    """
+    """The tools of the server at ``place`` by name, in the server's order."""
 
     def __init__(self, place: str) -> None:
         self.tools: dict[str, types.Tool] = {}
@@ -138,11 +134,7 @@ PATIENCE: Final = 120.0
 
 
 class Link:
-    """One connection to the server, open until it is retired or closed.
-
-    Attributes:
-        client: the SDK's client.
-    """
+    """One connection to the server, open until it is retired or closed."""
 
     def __init__(self, client: Client, tools: ToolList) -> None:
         self.client = client

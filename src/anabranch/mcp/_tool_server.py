@@ -31,17 +31,7 @@ LONGEST_REASON: Final = 4_000
 
 
 class ToolServer:
-    """One running MCP server, whose tools an agent calls.
-
-    Args:
-        target: returns the target of each connection.
-        place: the server's name in errors.
-        capabilities: the capabilities that the server may use.
-        era: the protocol's era.
-
-    Attributes:
-        tools: the server's tools.
-    """
+    """One running MCP server, whose tools an agent calls; ``place`` names the server in errors."""
 
     def __init__(
         self,
@@ -92,16 +82,9 @@ class ToolServer:
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Run one round of a call; return its result, or its questions before the next round.
 
-        The result may not fit the output schema of its tool.
-
-        Args:
-            name: the name of the tool.
-            arguments: the arguments of the call.
-            answerer: receives notices; in the handshake era it also answers the call's questions.
-            owner: the party of the call. If the server does not name a question's call, calls of
-                the same owner may get each other's questions.
-            key: the call's idempotency key.
-            answers: the answers to the round before.
+        The result may not fit the output schema of its tool. In the handshake era, ``answerer``
+        also answers the call's questions. If the server does not name a question's call, calls of
+        the same ``owner`` may get each other's questions. ``answers`` are to the round before.
 
         Raises:
             ToolError: if the server cannot be reached, refuses the call or breaks the protocol, or

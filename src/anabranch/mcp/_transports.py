@@ -223,11 +223,7 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class Remembering(Forwarding):
-    """An ``Answerer`` that asks each question once, since a repeated call repeats its questions.
-
-    Args:
-        answerer: answers new questions.
-    """
+    """An ``Answerer`` that asks each question once, since a repeated call repeats its questions."""
 
     def __init__(self, answerer: Answerer) -> None:
         super().__init__(answerer)

@@ -128,11 +128,7 @@ def _parameters(function: Function) -> list[str]:
 
 
 class Check:
-    """A running check of a tool.
-
-    Args:
-        library: the modules that the check reads.
-        root: the function that every round runs; its owner is the tool's class.
+    """A running check of ``root``, the function that every round runs; its owner is the tool's class.
 
     Attributes:
         findings: the findings so far, each once.

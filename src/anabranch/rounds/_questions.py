@@ -177,12 +177,7 @@ def checked_answers(
     questions: Mapping[str, tuple[str, str]],
     forms: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Answer]:
-    """Return the answers ``given`` to open questions.
-
-    Args:
-        given: answers by the ids of their questions.
-        questions: the kinds of the open questions, by id.
-        forms: the form schemas of the questions whose answers are checked, by id.
+    """Return the answers ``given`` to open ``questions``; an answer to one of ``forms`` is checked.
 
     Raises:
         InvalidAnswerError: if an answer is to no open question, is no answer, or does not fit the

@@ -45,8 +45,6 @@ class Parameters:
     """The parameters of the tool ``tool_name``.
 
     Args:
-        tool_name: used in error messages.
-        function: the function that has the parameters.
         skip: parameters of the function that the library passes, and the caller does not.
         extra: whether arguments without a parameter are ignored or forbidden.
 

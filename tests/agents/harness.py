@@ -1,7 +1,11 @@
 """Agents on a tree in memory, and the rules that every thread must meet afterwards."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
+
+import anyio
+import pytest
 
 from anabranch import Answerer, Capabilities, Clock
 from anabranch._asking import Absent
@@ -26,6 +30,7 @@ from anabranch.tool import Tool
 from anabranch.tree import Node, Tree, TreeStore, load_files, media_places, project, without
 from tests.agents.memory import MemoryTrees
 from tests.models.provider_rules import messages_faults
+from tests.patience import PATIENCE
 
 
 class Setting:
@@ -115,6 +120,16 @@ class Answering(Absent):
     async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
         reply = self._answer(question)
         return reply if isinstance(reply, ElicitReply) else await reply
+
+
+async def interrupted(work: Coroutine[Any, Any, Any], at: asyncio.Event) -> None:
+    """Start ``work``, and cancel it when it has set ``at``."""
+    task = asyncio.ensure_future(work)
+    with anyio.fail_after(PATIENCE):
+        await at.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 def faults(messages: Sequence[Message]) -> list[str]:

@@ -1,8 +1,9 @@
 """A tree store in dictionaries, without I/O."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import TypeAlias
 
 from anabranch.errors import StoreError
 from anabranch.tree import (
@@ -20,11 +21,15 @@ from anabranch.tree import (
     digests_in,
 )
 
+Refusing: TypeAlias = Callable[[Sequence[Node], Sequence[Result]], None]
 BESIDE = {"branch", "question", "answer"}
 
 
 class MemoryTrees:
-    def __init__(self) -> None:
+    """Threads in this process; ``refuse`` may raise the error of an append."""
+
+    def __init__(self, refuse: Refusing = lambda nodes, results: None) -> None:
+        self._refuse = refuse
         self._threads: dict[str, Thread] = {}
         self._nodes: dict[str, Node] = {}
         self._results: dict[tuple[str, str], Result] = {}
@@ -55,6 +60,7 @@ class MemoryTrees:
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:
+        self._refuse(nodes, results)
         before = (dict(self._nodes), dict(self._results))
         try:
             for node in nodes:

@@ -13,7 +13,7 @@ from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseB
 from anabranch.stores import CallStore, open_stores
 from anabranch.testing import ManualClock, calls
 from anabranch.tree import Node
-from tests.agents.harness import Answering, Setting, results_in, set_up
+from tests.agents.harness import Answering, Setting, interrupted, results_in, set_up
 from tests.durable.stores import Modelled, Observed
 
 
@@ -87,12 +87,9 @@ async def office(
     return office, setting
 
 
-async def interrupted(setting: Setting, office: Office) -> Node:
+async def asked_by(setting: Setting, office: Office) -> Node:
     """Begin a turn and interrupt it at its question; return that."""
-    turn = asyncio.ensure_future(setting.say("Travel"))
-    await office.asked.wait()
-    turn.cancel()
-    await asyncio.wait({turn})
+    await interrupted(setting.say("Travel"), office.asked)
     [question] = await setting.of_kind("question")
     return question
 
@@ -121,7 +118,7 @@ async def test_another_answer_has_effects_of_its_own_after_the_question() -> Non
 
 async def test_an_undone_call_does_not_continue_with_another_answer() -> None:
     here, setting = await office(Modelled(), undo=True)
-    question = await interrupted(setting, here)
+    question = await asked_by(setting, here)
     await setting.agent.answer(question.id, ElicitReply(action="decline"))
     assert here.names == ["reserve", "unreserve"]
     await setting.agent.answer(question.id, seats(2))
@@ -131,7 +128,7 @@ async def test_an_undone_call_does_not_continue_with_another_answer() -> None:
 
 async def test_a_store_added_later_continues_the_calls_in_the_tree() -> None:
     here, setting = await office(None)
-    question = await interrupted(setting, here)
+    question = await asked_by(setting, here)
     later, again = await office(Modelled(), lambda _: seats(9))
     again.agent.dependencies.store.__dict__.update(setting.agent.store.__dict__)
     for _ in range(2):
@@ -216,10 +213,7 @@ async def test_its_replay_sees_the_conversation_that_it_was_called_from() -> Non
 
     setting = await set_up(reply, tools=[trip], user=Answering(user), clock=clock, calls=store)
     await setting.say("Hello")
-    turn = asyncio.ensure_future(setting.say("Travel"))
-    await here.asked.wait()
-    turn.cancel()
-    await asyncio.wait({turn})
+    await interrupted(setting.say("Travel"), here.asked)
     assert undone == []
     await expired(setting, store, clock)
     assert undone == ["seat"]

@@ -17,7 +17,7 @@ from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.models import ModelError
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import NO_RESULT, Node, Path, Ref, RefusedError, Result, Tree
-from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
+from tests.agents.harness import Answering, Setting, fork, heard, interrupted, results_in, set_up
 from tests.agents.memory import MemoryTrees
 from tests.patience import PATIENCE
 
@@ -429,22 +429,15 @@ async def test_a_failing_branch_says_so_and_does_not_affect_the_others(
     await here.check()
 
 
-class Refusing(MemoryTrees):
-    """A store that takes no answer of one branch, be it right or wrong."""
-
-    async def append(
-        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
-    ) -> None:
-        if any(node.text == "done: b" or "error" in node.data for node in nodes):
-            raise RefusedError("It is too long.")
-        await super().append(nodes, results=results, refs=refs)
-
-
 @both_ways
 async def test_a_failure_that_cannot_be_recorded_does_not_affect_other_branches(
     parallel: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    here = await set_up(forking("a", "b", "c", parallel=parallel), store=Refusing())
+    def refuse(nodes: Sequence[Node], _: Sequence[Result]) -> None:
+        if any(node.text == "done: b" or "error" in node.data for node in nodes):
+            raise RefusedError("It is too long.")
+
+    here = await set_up(forking("a", "b", "c", parallel=parallel), store=MemoryTrees(refuse))
     end = await here.say("fork")
     await here.check()
     assert end.text == "main"
@@ -510,6 +503,8 @@ async def test_finished_branches_are_reported_with_the_message_after_an_interrup
 
     async def decide(request: SampleRequest) -> SampleReply | str:
         if task(request) == "b":
+            if parallel:
+                await others.wait()
             waiting.set()
             await asyncio.Event().wait()
         return forking("a", "b", "c", parallel=parallel)(request)
@@ -519,14 +514,7 @@ async def test_finished_branches_are_reported_with_the_message_after_an_interrup
             others.set()
 
     here = await set_up(decide, listener=listen)
-    turn = asyncio.create_task(here.say("fork"))
-    with anyio.fail_after(PATIENCE):
-        await waiting.wait()
-        if parallel:
-            await others.wait()
-        turn.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await turn
+    await interrupted(here.say("fork"), waiting)
     tree = await here.check()
     branches = await _branches(here)
     assert len(branches) == 3
@@ -543,33 +531,22 @@ async def test_finished_branches_are_reported_with_the_message_after_an_interrup
 
 
 async def test_an_interruption_that_cannot_be_recorded_is_still_raised() -> None:
-    class Full(MemoryTrees):
-        full = False
+    waiting, full = asyncio.Event(), list[bool]()
 
-        async def append(
-            self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
-        ) -> None:
-            if self.full and results:
-                raise StoreError("The disk is full.")
-            await super().append(nodes, results=results, refs=refs)
-
-    waiting, store = asyncio.Event(), Full()
+    def refuse(_: Sequence[Node], results: Sequence[Result]) -> None:
+        if full and results:
+            raise StoreError("The disk is full.")
 
     async def decide(request: SampleRequest) -> SampleReply | str:
         if task(request) is not None:
+            full.append(True)
             waiting.set()
             await asyncio.Event().wait()
         return forking("a")(request)
 
-    here = await set_up(decide, store=store)
-    turn = asyncio.create_task(here.say("fork"))
-    with anyio.fail_after(PATIENCE):
-        await waiting.wait()
-        store.full = True
-        turn.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await turn
-    store.full = False
+    here = await set_up(decide, store=MemoryTrees(refuse))
+    await interrupted(here.say("fork"), waiting)
+    full.clear()
     await here.say("what have you got?")
     await here.check()
     assert await summary(here) == NO_RESULT

@@ -9,7 +9,7 @@ from anabranch.agents import Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
 from anabranch.testing import calls
 from tests.agents.asking import Confirm
-from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
+from tests.agents.harness import Answering, Setting, fork, heard, interrupted, results_in, set_up
 
 YES = ElicitReply(action="accept", content={"ok": True})
 
@@ -59,18 +59,10 @@ async def seated(hall: Hall, *, asks: bool) -> tuple[Setting, asyncio.Event]:
     return await set_up(decide, tools=[book], user=Answering(wait)), asked
 
 
-async def interrupted(setting: Setting, at: asyncio.Event) -> None:
-    turn = asyncio.ensure_future(setting.say("Book a seat"))
-    await at.wait()
-    turn.cancel()
-    await asyncio.wait({turn})
-    assert turn.cancelled()
-
-
 async def test_a_tool_that_is_interrupted_at_its_question_is_not_undone() -> None:
     hall = Hall()
     setting, asked = await seated(hall, asks=True)
-    await interrupted(setting, asked)
+    await interrupted(setting.say("Go"), asked)
     assert hall.done == ["reserve"]
 
     [question] = await setting.of_kind("question")
@@ -85,7 +77,7 @@ async def test_a_tool_that_is_interrupted_at_its_question_is_not_undone() -> Non
 async def test_a_tool_that_is_interrupted_at_work_is_undone() -> None:
     hall = Hall()
     setting, _ = await seated(hall, asks=False)
-    await interrupted(setting, hall.working)
+    await interrupted(setting.say("Go"), hall.working)
     assert hall.done == ["reserve", "release seat"]
     await setting.check()
 
@@ -160,7 +152,7 @@ async def test_different_tool_uses_have_different_keys() -> None:
 async def test_an_interrupted_call_does_not_run_again_under_the_same_keys(undo: bool) -> None:
     service = Service()
     setting = await charging(service, undo=undo)
-    await interrupted(setting, service.called)
+    await interrupted(setting.say("Go"), service.called)
     assert service.keys[1:] == ["not charged"] * undo
     service.lives = True
     end = await setting.agent.resume(await setting.caller())
@@ -174,7 +166,7 @@ async def test_one_that_is_suspended_continues_after_its_recorded_effects() -> N
     service = Service()
     setting = await charging(service, undo=False)
     setting.agent.suspend()
-    await interrupted(setting, service.called)
+    await interrupted(setting.say("Go"), service.called)
     service.lives = True
     await setting.agent.resume(await setting.caller())
     assert len(service.keys) == 1
@@ -201,7 +193,7 @@ async def test_effects_before_an_answered_question_are_undone_as_well() -> None:
         return "fine" if used else calls(("use", "book", {}))
 
     setting = await set_up(decide, tools=[book], user=Answering(yes))
-    await interrupted(setting, hall.working)
+    await interrupted(setting.say("Go"), hall.working)
     assert hall.done == ["reserve", "release seat"]
     head = await setting.agent.head(setting.thread_id)
     answer = await setting.agent.store.node(head or "")

@@ -4,13 +4,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-import anyio
 import pytest
 
 from anabranch import ToolError
 from anabranch.agents._recombination import BranchAnswer, recombine
 from anabranch.models import ModelError
-from tests.patience import PATIENCE
+from tests.agents.harness import interrupted
 
 ANSWERS = [
     BranchAnswer("b1", "short", "one"),
@@ -146,12 +145,7 @@ async def test_cancelling_a_judge_cancels_the_recombination() -> None:
         await asyncio.Event().wait()
         return "never"
 
-    asked = asyncio.create_task(recombine("llm_judge", ANSWERS, judge))
-    with anyio.fail_after(PATIENCE):
-        await judging.wait()
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
+    await interrupted(recombine("llm_judge", ANSWERS, judge), judging)
 
 
 @pytest.mark.parametrize("how", ["llm_merge", "llm_vote", "llm_judge"])

@@ -42,14 +42,13 @@ from anabranch.testing import ModelFunction, calls
 from anabranch.tree import (
     NO_RESULT,
     Node,
-    Ref,
     Result,
     TreeStore,
     is_no_result,
     thread_from_json,
     tree_to_json,
 )
-from tests.agents.harness import Answering, Setting, heard, results_in, set_up
+from tests.agents.harness import Answering, Setting, heard, interrupted, results_in, set_up
 from tests.agents.memory import MemoryTrees
 from tests.masking import with_any_id
 from tests.patience import PATIENCE
@@ -196,22 +195,18 @@ async def test_the_record_of_a_tool_that_fails_carries_its_call(
 
 
 async def test_a_question_that_cannot_be_stored_ends_the_turn_and_is_asked_by_the_next() -> None:
-    class Full(MemoryTrees):
-        full = True
+    full = [True]
 
-        async def append(
-            self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
-        ) -> None:
-            if self.full and any(node.kind == "question" for node in nodes):
-                raise StoreError("The disk /var/secret is full.")
-            await super().append(nodes, results=results, refs=refs)
+    def refuse(nodes: Sequence[Node], _: Sequence[Result]) -> None:
+        if full and any(node.kind == "question" for node in nodes):
+            raise StoreError("The disk /var/secret is full.")
 
-    store = Full()
+    store = MemoryTrees(refuse)
     here = await set_up(once(("u1", "pick", {})), tools=[pick], store=store, user=picking(3))
     with pytest.raises(StoreError):
         await here.say("hello")
     await here.check()
-    store.full = False
+    full.clear()
     assert (await here.agent.resume(await here.caller())).text == "done"
     assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": "card 3"}
 
@@ -259,11 +254,7 @@ async def test_the_text_of_an_interrupted_reply_is_stored() -> None:
         await asyncio.Event().wait()
 
     here = await set_up(lambda _: speak())
-    turn = asyncio.create_task(here.say("hello"))
-    await speaking.wait()
-    turn.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await turn
+    await interrupted(here.say("hello"), speaking)
     tree = await here.check()
     assert [(node.kind, node.text) for node in tree.nodes] == [
         ("user", "hello"),
@@ -302,13 +293,9 @@ async def test_the_text_of_a_reply_that_fails_is_stored_and_the_error_raised() -
 async def test_the_reason_why_a_reply_ends_is_raised_even_if_its_text_cannot_be_stored(
     cancelled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Full(MemoryTrees):
-        async def append(
-            self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
-        ) -> None:
-            if nodes[0].kind == "assistant":
-                raise StoreError("No space is left.")
-            await super().append(nodes, results=results, refs=refs)
+    def refuse(nodes: Sequence[Node], _: Sequence[Result]) -> None:
+        if nodes[0].kind == "assistant":
+            raise StoreError("No space is left.")
 
     speaking = asyncio.Event()
 
@@ -319,7 +306,7 @@ async def test_the_reason_why_a_reply_ends_is_raised_even_if_its_text_cannot_be_
             raise OSError("the line is dead")
         await asyncio.Event().wait()
 
-    here = await set_up(lambda _: speak(), store=Full())
+    here = await set_up(lambda _: speak(), store=MemoryTrees(refuse))
     turn = asyncio.create_task(here.say("hello"))
     with anyio.fail_after(PATIENCE):
         await speaking.wait()
@@ -342,11 +329,7 @@ async def test_an_interrupted_tool_leaves_a_thread_that_can_be_continued() -> No
         return "never"
 
     here = await set_up(once(("u1", "forever", {}), then="never mind"), tools=[forever])
-    turn = asyncio.create_task(here.say("hello"))
-    await running.wait()
-    turn.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await turn
+    await interrupted(here.say("hello"), running)
     end = await here.say("leave it")
     await here.check()
     assert end.text == "never mind"
@@ -399,12 +382,7 @@ async def test_a_tool_that_has_asked_is_not_run_again_by_continuing() -> None:
 
     decide = once(("u1", "weather", {"city": "Linz"}), ("u2", "pay", {}))
     here = await set_up(decide, tools=[weather, pay], user=Answering(answer))
-    turn = asyncio.create_task(here.say("hello"))
-    with anyio.fail_after(PATIENCE):
-        await asked.wait()
-        turn.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await turn
+    await interrupted(here.say("hello"), asked)
     caller = await here.caller()
     with (
         anyio.fail_after(PATIENCE),

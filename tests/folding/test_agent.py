@@ -11,7 +11,7 @@ from anabranch.agents import BranchSelf, TurnLimits
 from anabranch.folding import InjectedItem
 from anabranch.messages import SampleReply, SampleRequest, Usage
 from anabranch.testing import calls
-from tests.agents.harness import fork
+from tests.agents.harness import fork, interrupted
 from tests.folding.harness import (
     SEEN,
     Learning,
@@ -239,10 +239,7 @@ async def test_an_interrupted_turn_closes_its_branches() -> None:
         raise AssertionError
 
     chat = await talk(decide)
-    turn = asyncio.ensure_future(chat.say("Go"))
-    await begun.wait()
-    turn.cancel()
-    await asyncio.wait({turn})
+    await interrupted(chat.say("Go"), begun)
     [branch] = await chat.records()
     assert (branch.status, branch.error) == ("failed", "interrupted")
     await chat.check()

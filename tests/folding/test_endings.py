@@ -20,7 +20,7 @@ from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseB
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockClient, calls, run_tool
 from anabranch.tree import NO_RESULT
-from tests.agents.harness import fork
+from tests.agents.harness import fork, interrupted
 from tests.folding.harness import (
     SEEN,
     Learning,
@@ -168,10 +168,7 @@ async def test_an_interrupted_tool_says_that_it_was_and_nothing_of_the_budget() 
         raise AssertionError("it is interrupted")
 
     chat = await talk(nearly_used_up("pay", heard_in_branch=[]), pay)
-    turn = asyncio.ensure_future(chat.say("Go"))
-    await working.wait()
-    turn.cancel()
-    await asyncio.wait({turn})
+    await interrupted(chat.say("Go"), working)
     results = (await chat.tree()).results.values()
     assert [text_of(each.content) for each in results if each.tool_use_id == "pay"] == [NO_RESULT]
 

@@ -1,7 +1,9 @@
-"""What is seen of a chat whose store cannot be asked for the names of its branches."""
+"""What is seen of a chat: its store cannot be asked for branches, or its model stops early."""
 
 import io
 from collections.abc import Sequence
+
+import pytest
 
 from anabranch._terminal import Console
 from anabranch.agents import Agent, BranchSelf
@@ -9,6 +11,7 @@ from anabranch.chat import Session, enter
 from anabranch.chat._terminal.chat_screen import ChatScreen
 from anabranch.chat._terminal.replies import Replies
 from anabranch.errors import StoreError
+from anabranch.messages import SampleReply, TextBlock
 from anabranch.testing import MockModel
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
@@ -34,3 +37,30 @@ async def test_a_branch_that_has_no_name_is_shown_beside_and_has_answered_all_th
     answers = [node.data for node in (await store.tree("t")).nodes if node.kind == "assistant"]
     assert len(answers) == 4
     assert not any("error" in data for data in answers)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "note"),
+    [
+        (
+            "The first",
+            "maxTokens",
+            "(cut off at the limit of tokens; “continue” asks for the rest)",
+        ),
+        ("I", "content_filter", "(ended by the provider's content filter)"),
+        ("", "endTurn", "(the model wrote no text)"),
+        ("All.", "endTurn", ""),
+    ],
+)
+async def test_a_chat_says_when_a_reply_is_incomplete_or_blank(
+    text: str, reason: str, note: str
+) -> None:
+    said, replies = io.StringIO(), io.StringIO()
+    screen = ChatScreen(Console(said), Replies(replies))
+    reply = SampleReply(content=(TextBlock(text=text),), model="m", stop_reason=reason)
+    agent = Agent(MemoryTrees(), MockModel(lambda _: reply), listener=screen.on_event)
+    chat = Session(agent, thread_id="t")
+    screen.attach(chat)
+    screen.show(await enter(chat, "Count."))
+    assert said.getvalue().strip() == note
+    assert replies.getvalue().strip() == text

@@ -10,7 +10,7 @@ from anabranch._asking import Absent
 from anabranch.agents import Event, NodeAdded, Question, TurnLimits
 from anabranch.chat import Output, Session, enter
 from anabranch.errors import StoreError
-from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, TextBlock, ToolResultBlock
 from anabranch.models import ModelError
 from anabranch.testing import MockModel, ModelAnswer, calls
 from anabranch.tree import Thread, project
@@ -104,6 +104,14 @@ async def test_auto_lets_a_model_answer_a_question_that_it_failed_to_answer() ->
 async def test_auto_after_an_answer_says_the_prompt_that_is_set() -> None:
     chat = session()
     assert await shown(chat, "hello", "/config set auto_prompt go on", "/auto") == "You said: go on"
+
+
+async def test_auto_after_a_reply_that_was_cut_off_says_the_prompt_and_keeps_the_reply() -> None:
+    cut = SampleReply(content=(TextBlock(text="One"),), model="m", stop_reason="maxTokens")
+    chat = session(lambda request: cut if len(request.messages) == 1 else echo(request))
+    assert await shown(chat, "Count", "/auto") == "You said: ok"
+    kinds = [node.kind for node in (await tree_of(chat)).nodes]
+    assert kinds == ["user", "assistant", "user", "assistant"]
 
 
 async def test_auto_goes_on_after_a_limit_was_reached() -> None:

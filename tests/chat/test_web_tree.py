@@ -34,6 +34,17 @@ async def test_a_node_has_its_tokens_and_its_cost_in_the_tree_and_as_it_happens(
         assert (node["cost"], node["model"]) == (0.5, "m-1")
 
 
+async def test_a_reply_that_was_cut_off_says_so_in_the_tree_and_as_it_happens() -> None:
+    cut = SampleReply(content=(TextBlock(text="One"),), model="m", stop_reason="maxTokens")
+    async with browsing(replies=MockModel(lambda _: cut)) as client:
+        events = await run(client, message("Count"))
+        tree = (await client.get("/threads/t1/tree")).json()
+    happened = [event["value"] for event in events if event.get("name") == NODE]
+    for node in (happened[-1], tree["nodes"][-1]):
+        assert node["state"] == "cut off at the limit of tokens"
+    assert "state" not in tree["nodes"][0]
+
+
 @tool
 async def look(_: BranchContext) -> list[ImageBlock]:
     return [ImageBlock(data=PIXEL, mime_type="image/png")]

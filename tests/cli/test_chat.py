@@ -185,6 +185,14 @@ def test_a_prompt_is_answered_alone(desk: Desk) -> None:
     assert [node["kind"] for node in desk.exported()["nodes"]][:3] == ["user", "assistant", "user"]
 
 
+def test_a_blank_answer_to_a_prompt_says_so_on_stderr(desk: Desk) -> None:
+    script = desk.folder / "blank.json"
+    script.write_text('[{"text": ""}]')
+    done = desk.run("chat", "--model", f"script:{script}", "--thread", "t", "-p", "hello")
+    assert (done.returncode, done.stdout.strip()) == (0, "")
+    assert done.stderr == "(the model wrote no text)\n"
+
+
 def test_a_prompt_without_an_answer_is_a_failure(desk: Desk) -> None:
     done = desk.run("chat", "--thread", "t", "--prompt", "hello")
     assert (done.returncode, done.stdout) == (1, "")

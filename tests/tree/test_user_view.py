@@ -105,6 +105,25 @@ def test_the_end_of_a_turn_is_shown_until_something_follows_it() -> None:
     assert drawn(START, node("r", "u", "assistant", "Hi."), ends=failed)[0] == "Hello."
 
 
+def replied(text: str, reason: JsonValue, *uses: ToolUseBlock) -> str:
+    """The last line of a thread whose model replied with ``text`` and stopped for ``reason``."""
+    reply = node("r", "u", "assistant", text, *uses)
+    return drawn(START, replace(reply, data={"stop_reason": reason}))[-1]
+
+
+def test_an_incomplete_or_blank_reply_is_shown_as_such() -> None:
+    assert replied("It is", "maxTokens") == "It is  (cut off at the limit of tokens)"
+    assert replied("", "maxTokens").endswith("(cut off at the limit of tokens)")
+    assert replied("No", "content_filter") == "No  (ended by the provider's content filter)"
+    assert replied(" ", "endTurn").endswith("(the model wrote no text)")
+
+
+def test_a_whole_reply_and_a_call_of_a_tool_have_no_state() -> None:
+    assert replied("It is", "endTurn") == "It is"
+    assert replied("It is", ["maxTokens"]) == "It is"
+    assert "(" not in replied("", "maxTokens", ToolUseBlock(id="u1", name="look", input={}))
+
+
 def test_the_result_of_a_call_without_an_id_is_no_end_of_a_turn() -> None:
     caller = replace(START, content=(ToolUseBlock(id="", name="look", input={}),))
     hostile = Result("u", "", (TextBlock(text="No model."),), is_error=True)

@@ -50,7 +50,7 @@ from anabranch.cli._option_values import store_url
 from anabranch.cli._options import MODEL, STORE, of_tools
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError
-from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread
+from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread, state_of_reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ async def _chat(
         jobs = [agent.expire_calls(), *agent.tools.tended()]
         expiring += map(asyncio.ensure_future, jobs)
         if options.prompt is not None:
-            await _answer(session, options.prompt)
+            await _answer(session, options.prompt, console)
             return
         command = partial(command_to_continue, options)
         failed = await run_lines(session, screen, lines, console, command)
@@ -175,11 +175,15 @@ async def _chat(
         raise FailedError(f"{failed} of the lines failed.")
 
 
-async def _answer(session: Session, prompt: str) -> None:
+async def _answer(session: Session, prompt: str, console: Console) -> None:
+    """Send ``prompt`` to the agent, and print only the answer; stderr gets the state of the answer."""
     answer = (await send(session, prompt))[-1]
     if answer.type == "error":
         raise FailedError(answer.content)
     print_text(answer.content)
+    node = await session.cursor.node()
+    if node is not None and (state := state_of_reply(node)):
+        console.say(f"({state})")
 
 
 def _agent(options: ChatOptions, parts: ChatParts, user: ChatAnswerer, screen: ChatScreen) -> Agent:

@@ -90,14 +90,18 @@ from anabranch.tree._threads import (
 )
 from anabranch.tree._user_view import (
     CLOSED,
+    CUT_OFF,
     ERROR,
+    FILTERED,
     LEFT,
+    SILENT,
     STOPPED,
     WAITS,
     is_said,
     open_questions,
     refused_blocks,
     state_of,
+    state_of_reply,
     text_for_user,
 )
 

@@ -20,6 +20,14 @@ CLOSED = "closed"
 """The state of a question that was loaded from a file."""
 STOPPED = "stopped by you"
 """The state of a turn that a user has stopped."""
+CUT_OFF = "cut off at the limit of tokens"
+"""The state of a reply that would have been longer."""
+FILTERED = "ended by the provider's content filter"
+"""The state of a reply that its provider has withheld in part or as a whole."""
+SILENT = "the model wrote no text"
+"""The state of a reply without a text, a file or a call of a tool."""
+
+_INCOMPLETE = {"maxTokens": CUT_OFF, "content_filter": FILTERED}
 
 ERROR = "error"
 """The data key of the reason, at the node where a branch has failed."""
@@ -37,8 +45,22 @@ def state_of(node: Node, walk: Navigator, known: Path | Tree) -> str:
         return _state_of_question(node, walk, known.results)
     end = known.ends.get(node.id)
     if end is None or any(follower.kind != "branch" for follower in walk.children(node.id)):
-        return ""
+        return state_of_reply(node)
     return STOPPED if end.error is None else f"failed: {end.error}".rstrip(".")
+
+
+def state_of_reply(node: Node) -> str:
+    """Return whether a reply of a model is incomplete or blank, as its state; empty for other nodes.
+
+    A reply that calls tools has no such state: the turn continues after it.
+    """
+    if node.kind != "assistant" or node.tool_uses:
+        return ""
+    reason = node.data.get("stop_reason")
+    if isinstance(reason, str) and reason in _INCOMPLETE:
+        return _INCOMPLETE[reason]
+    is_blank = all(isinstance(each, TextBlock) and not each.text.strip() for each in node.content)
+    return SILENT if is_blank and ERROR not in node.data else ""
 
 
 def open_questions(tree: Tree) -> list[Node]:

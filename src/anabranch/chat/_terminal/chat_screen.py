@@ -15,9 +15,9 @@ from anabranch._terminal import Console
 from anabranch.agents import Event, NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
 from anabranch.chat._terminal.replies import NO_MODEL, Replies
 from anabranch.chat._terminal.session import Session
-from anabranch.chat._terminal.session_output import Output, result_text
+from anabranch.chat._terminal.session_output import Output, ending, result_text
 from anabranch.errors import StoreError
-from anabranch.tree import Node, cut, glimpse
+from anabranch.tree import Node, cut, glimpse, state_of_reply
 
 MAX_SHOWN = 200
 """Characters of a tool's input or result, or of a reply in a branch."""
@@ -123,6 +123,8 @@ class ChatScreen:
         if not self._replies.in_line and node.text.strip():
             self._replies.stream(node.text)
         self._replies.end_line()
+        if state := state_of_reply(node):
+            self._console.say(ending(state))
         self._shown.add(node.id)
         self._uses.update(use.id for use in node.tool_uses)
 

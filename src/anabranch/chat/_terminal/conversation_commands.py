@@ -18,7 +18,7 @@ from anabranch.chat._terminal.session_output import Output, SessionError, result
 from anabranch.chat._terminal.typed_input import HOW_TO_ANSWER, number_in, read_answer, typed_paths
 from anabranch.chat._turns import UserCall, is_whole, results_at_end
 from anabranch.messages import Block, FileBlock, TextBlock
-from anabranch.tree import MOST_BYTES, STOPPED, Node, file_block, state_of
+from anabranch.tree import MOST_BYTES, STOPPED, Node, file_block, state_of, state_of_reply
 
 TOO_LATE = "The time for an answer is over: the tool continues without one."
 
@@ -57,7 +57,7 @@ async def _auto(session: Session) -> Outputs:
         raise SessionError(f"A tool waits for your answer here. {HOW_TO_ANSWER}")
     if node.role == "assistant" and not node.tool_uses:
         path = await session.agent.store.path(node.id)
-        if node.parent_id is None or state_of(node, walk, path) in {"", STOPPED}:
+        if node.parent_id is None or state_of(node, walk, path) in {state_of_reply(node), STOPPED}:
             return await say(session, session.settings.auto_prompt)
         node = walk.nodes[node.parent_id]  # the interrupted reply stays as another version
         session.cursor.node_id = node.id

@@ -12,7 +12,10 @@ from anabranch.messages import ResultBlock, text_of
 from anabranch.models import ModelError
 from anabranch.tree import (
     CLOSED,
+    CUT_OFF,
+    FILTERED,
     LEFT,
+    SILENT,
     STOPPED,
     WAITS,
     Navigator,
@@ -78,6 +81,9 @@ HOW_ON = {
     LEFT: "/answer answers it",
     CLOSED: "it comes from a file",
     STOPPED: "/auto continues",
+    CUT_OFF: "“continue” asks for the rest",
+    FILTERED: "",
+    SILENT: "",
 }
 """How to continue from a question or an ended turn, by its state."""
 TRY_AGAIN = "/auto retries"
@@ -111,8 +117,13 @@ def whole(walk: Navigator, node: Node, state: str, results: Sequence[str] = ()) 
         answers = [follower.text for follower in followers if follower.kind == "answer"]
         lines += [f"(answered: {answer})" for answer in answers]
     if state or node.kind == "question":
-        lines.append(f"({'; '.join(filter(None, [state, HOW_ON.get(state, TRY_AGAIN)]))})")
+        lines.append(ending(state))
     return "\n".join(lines) or f"({node.kind})"
+
+
+def ending(state: str) -> str:
+    """Return the line about the state of a node, with the user's way to continue."""
+    return f"({'; '.join(filter(None, [state, HOW_ON.get(state, TRY_AGAIN)]))})"
 
 
 def preview(walk: Navigator, node: Node) -> str:

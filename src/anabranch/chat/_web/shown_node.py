@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from anabranch.agents import branches_in
-from anabranch.tree import LEFT_OUT, SHOWN, Navigator, Node, Tree, refused_blocks
+from anabranch.tree import LEFT_OUT, SHOWN, Navigator, Node, Tree, refused_blocks, state_of_reply
 
 FIELDS = (
     "model",
@@ -28,9 +28,16 @@ FIELDS = (
 
 
 def shown_data(node: Node) -> dict[str, JsonValue]:
-    """Return the fields of a node's data that the page reads, and for a question its kind."""
-    asks = {"asks": node.data["kind"]} if node.kind == "question" and "kind" in node.data else {}
-    return {**{name: node.data[name] for name in FIELDS if name in node.data}, **asks}
+    """Return the fields of a node's data that the page reads.
+
+    A question also has its kind, and an incomplete or blank reply its state.
+    """
+    own = {name: node.data[name] for name in FIELDS if name in node.data}
+    if node.kind == "question" and "kind" in node.data:
+        own["asks"] = node.data["kind"]
+    if state := state_of_reply(node):
+        own["state"] = state
+    return own
 
 
 def shown_in_tree(tree: Tree) -> Iterator[Mapping[str, JsonValue]]:

@@ -129,6 +129,7 @@ function Message({ node, state, results, asking, answer, stopped, isActive, acts
     </header>`}
     <${Files} node=${node} />
     ${node.kind === "answer" ? html`<${Answer} node=${node} />` : text && html`<${Markdown} text=${text} />`}
+    ${node.state && html`<p class="hint">${node.state[0].toUpperCase() + node.state.slice(1)}.</p>`}
     ${node.kind === "question" && html`<${Answered} answer=${answer} state=${state} isActive=${isActive} onGo=${acts.go} />`}
     ${uses.map(use)}
     <footer>

@@ -15,7 +15,6 @@ from anabranch.tool import Tool
 from tests.durable.stores import Modelled
 from tests.mcp.asking import Ok
 from tests.mcp.harness import (
-    ERAS,
     HANDSHAKE,
     MODERN,
     Answers,
@@ -143,22 +142,6 @@ async def test_a_chain_that_is_continued_is_as_long() -> None:
     assert (requests, len(answers.asked)) == (3, 21)
 
 
-async def test_in_a_namespace_the_tools_are_named_as_the_client_sees_them() -> None:
-    inner: FastMCP[Any] = FastMCP("inner")
-    install_fastmcp(inner, patient(str, "done", 21), store="memory:")
-    outer: FastMCP[Any] = FastMCP("outer")
-    outer.mount(inner, namespace="in")
-    below = outer._mcp_server
-    async with connected(below, MODERN, Answers(lambda _: accept(ok=True))) as client:
-        text = text_of(await client.call_tool("in_patient"))
-        for _ in range(2):
-            assert text.startswith("in_patient is not done")
-            assert "Call the tool in_continue_call with" in text
-            line = text.partition("call='")[2].partition("'")[0]
-            text = text_of(await client.call_tool("in_continue_call", {"call": line}))
-    assert text == "done"
-
-
 async def test_a_call_is_continued_once_and_in_any_era() -> None:
     server = serving(patient(str, "done"), store=Modelled())
     answers = Answers(lambda _: accept(ok=True))
@@ -173,14 +156,6 @@ async def test_a_call_is_continued_once_and_in_any_era() -> None:
 
 
 NO_HANDLE = "This handle names no call that can continue"
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_an_unknown_handle_is_refused(era: str) -> None:
-    async with connected(serving(patient(str, "done"), store=Modelled()), era, Answers()) as client:
-        refused = await client.call_tool("continue_call", {"call": "call_unknown"})
-    assert refused.is_error
-    assert NO_HANDLE in text_of(refused)
 
 
 async def test_the_name_of_a_call_is_no_handle() -> None:

@@ -393,13 +393,6 @@ async def test_a_saga_calls_only_tools_that_the_server_shows() -> None:
 # -- several tools -----------------------------------------------------------------------------
 
 
-async def test_two_tools_of_one_name_are_refused() -> None:
-    server = serving()
-    with pytest.raises(ValueError, match="Two tools are named ask"):
-        install_fastmcp(server, ask, chatter, ask)
-    assert await server.list_tools() == []
-
-
 async def test_a_tool_installed_later_is_offered_to_sagas_as_well() -> None:
     server = serving()
     install_fastmcp(server, ask, keys=[KEY])

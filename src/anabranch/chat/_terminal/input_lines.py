@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TextIO
@@ -22,7 +22,7 @@ from prompt_toolkit.output import create_output
 from anabranch._asking import Absent, AnswerError, Capabilities
 from anabranch._media_types import decoded
 from anabranch._terminal import Console, LeftError, Respondent, UsageError, signals_restored
-from anabranch._text import printable, printable_line
+from anabranch._text import json_line, printable, printable_line
 from anabranch.agents import Question
 from anabranch.chat._terminal.session_output import SessionError
 from anabranch.chat._terminal.typed_input import read_answer
@@ -158,11 +158,23 @@ def piped_lines(descriptor: int) -> ScriptedLines:
         # A separate, unbuffered stream: the lock of sys.stdin, held here, would block the exit.
         with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
             for line in iter(stream.readline, b""):
-                put(line.decode("utf-8", "replace").rstrip("\r\n"))
-            put(None)
+                if not has_put(line.decode("utf-8", "replace").rstrip("\r\n")):
+                    return
+            has_put(None)
 
-    def put(line: str | None) -> None:
-        asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
+    def has_put(line: str | None) -> bool:
+        """Wait until the chat has taken the line before; return whether the chat still runs."""
+        putting = lines.put(line)
+        try:
+            asyncio.run_coroutine_threadsafe(putting, loop).result()
+        except CancelledError:
+            return False
+        except RuntimeError:
+            putting.close()
+            if not loop.is_closed():
+                raise
+            return False
+        return True
 
     threading.Thread(target=read, name="anabranch chat input", daemon=True).start()
     return ScriptedLines(more=lines)
@@ -233,6 +245,6 @@ class ChatAnswerer(Absent):
         except SessionError as error:
             self._console.say(f"Declined: {error}")
             return ElicitReply(action="decline")
-        given = "" if reply.content is None else f" {json.dumps(reply.content)}"
+        given = "" if reply.content is None else f" {json_line(reply.content)}"
         self._console.say(f"> {reply.action}{given}")
         return reply

@@ -12,6 +12,7 @@ from pydantic import AnyUrl, BaseModel, Field, RootModel, WithJsonSchema
 
 from anabranch import Accepted, Cancelled, Declined, Elicitation
 from anabranch._elicitation import form_schema
+from anabranch._schemas import Form
 
 
 class Meal(Enum):
@@ -91,6 +92,12 @@ def test_a_form_describes_in_words_the_keys_that_the_protocol_lacks(
 ) -> None:
     """Required: strict clients show no form with other keys."""
     assert field_of(annotation) == shown
+
+
+def test_a_form_describes_a_default_in_the_letters_of_its_language() -> None:
+    schema = {"properties": {"size": {"type": "string", "default": "Größe\u202e"}}}
+    field = Form.model_validate(schema).properties["size"]
+    assert field.in_words(required=False) == 'text; default "Größe\\u202e"; optional'
 
 
 def test_a_form_shows_enums_in_place() -> None:

@@ -12,10 +12,10 @@ from anabranch.chat._terminal.chat_screen import ChatScreen
 from anabranch.chat._terminal.replies import Replies
 from anabranch.errors import StoreError
 from anabranch.messages import SampleReply, TextBlock
-from anabranch.testing import MockModel
+from anabranch.testing import MockModel, calls
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
-from tests.chat.sessions import echo
+from tests.chat.sessions import Person, book, echo
 
 
 class Unreadable(MemoryTrees):
@@ -64,3 +64,18 @@ async def test_a_chat_says_when_a_reply_is_incomplete_or_blank(
     screen.show(await enter(chat, "Count."))
     assert said.getvalue().strip() == note
     assert replies.getvalue().strip() == text
+
+
+async def test_arguments_are_shown_in_the_letters_of_their_language() -> None:
+    said = io.StringIO()
+    screen = ChatScreen(Console(said), Replies(io.StringIO()))
+    use = calls(("u", "book", {"place": "Zürich 你好\x1b[2J"}))
+    model = MockModel(lambda request: use if len(request.messages) == 1 else "Done.")
+    agent = Agent(MemoryTrees(), model, tools=[book], user=Person(), listener=screen.on_event)
+    chat = Session(agent, thread_id="t")
+    screen.attach(chat)
+    await enter(chat, "Book.")
+    shown = '→ book({"place": "Zürich 你好\\u001b[2J"})'
+    assert shown in said.getvalue()
+    await enter(chat, "/up")
+    assert shown in [output.content for output in await enter(chat, "/up")][-1]

@@ -290,3 +290,9 @@ async def test_an_answer_of_a_file_is_read_by_its_plain_meaning() -> None:
     reply = await respondent.elicit(ElicitRequest(message="Who?", requested_schema=form))
     assert reply.content == {"name": "", "seats": 3, "ok": True, "size": 1.5, "tag": None}
     respondent.require_fitting()
+
+
+async def test_an_answer_is_reported_in_the_letters_of_its_language() -> None:
+    respondent, shown = at(answers=Answers([{"accept": {"name": "Zoë 你好"}}]))
+    await respondent.elicit(NAME, step_id="t/name.1")
+    assert shown.getvalue() == 'Who are you?\n> accept {"name": "Zoë 你好"}\n'

@@ -6,7 +6,6 @@ A reply becomes a ``SampleResult``. The conversation that a prompt continues is 
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from anabranch._asking.replies import SCHEMA_TOOL, WantedForm, refusal
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
 from anabranch._elicitation import describe
 from anabranch._engine import REFUSED, Call, Entry, Journal, Scope, fingerprint
+from anabranch._text import json_line
 from anabranch.errors import SampleValidationError, StepFailed
 from anabranch.messages import (
     DocumentBlock,
@@ -194,7 +194,7 @@ def _request(job: SampleJob, messages: tuple[Message, ...], *, own: bool) -> Sam
             )
             changed |= {"tools": (spec,), "tool_choice": "required"}
         else:
-            schema = json.dumps(job.form.schema)
+            schema = json_line(job.form.schema)
             form = f"Reply with JSON only, fitting this JSON Schema:\n{schema}"
             changed["system_prompt"] = f"{system}\n\n{form}" if system else form
     return job.request.model_copy(update=changed)

@@ -21,6 +21,7 @@ from anabranch._durable import (
 )
 from anabranch._engine import LENGTH, MARKER, Finished, Journal, Stopped, codec_of
 from anabranch._recorded.steps import error_text
+from anabranch._text import json_line
 from anabranch.errors import (
     AnabranchError,
     ContextUseError,
@@ -209,12 +210,12 @@ def _recorded_end(reply: dict[str, Any]) -> str:
         return f"failed: {_short(str(reply['foreign'].get('message')))}"
     if "error" in reply:
         return f"failed: {_short(error_text(reply['error']))}"
-    return f"returned {_short(json.dumps(reply.get('value')))}"
+    return f"returned {_short(json_line(reply.get('value')))}"
 
 
 def _present_end(tool: Tool[Any], outcome: Rehearsed) -> str:
     if isinstance(outcome, Finished):
-        return f"returns {_short(json.dumps(_encoded(tool, outcome.value)))}"
+        return f"returns {_short(json_line(_encoded(tool, outcome.value)))}"
     if isinstance(outcome, Stopped):
         return "continues" + (f" with {', '.join(outcome.at)}" if outcome.at else "")
     said = f"{type(outcome).__name__}: {outcome}"

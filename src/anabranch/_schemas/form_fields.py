@@ -6,7 +6,6 @@ checks every answer again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 
@@ -15,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from anabranch._schemas.foreign import has_format, matches
 from anabranch._schemas.form_reading import FormReader
-from anabranch._text import number_problem
+from anabranch._text import json_line, number_problem
 
 
 class LeaveOut:
@@ -43,7 +42,7 @@ class Option(_Schema):
 
     @property
     def text(self) -> str:
-        return self.const if isinstance(self.const, str) else json.dumps(self.const)
+        return self.const if isinstance(self.const, str) else json_line(self.const)
 
     @property
     def label(self) -> str:
@@ -109,7 +108,7 @@ class Field(Options):
             kind = "a list of texts" if self.items.type == "string" else "a list of numbers"
         if options:
             kind = f"{'any' if self.type == 'array' else 'one'} of: {', '.join(options)}"
-        default = None if self.default is None else f"default {json.dumps(self.default)}"
+        default = None if self.default is None else f"default {json_line(self.default)}"
         optional = None if required else "optional"
         title = self.title if titled else None
         notes = [title, self.description, kind, self.range(), default, optional]

@@ -7,7 +7,6 @@ stderr.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Mapping
 from typing import cast
@@ -19,6 +18,7 @@ from anabranch._schemas import filled_in, misfits
 from anabranch._terminal.answer_file import Answers, first_attempt, key_of
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError
+from anabranch._text import json_line
 from anabranch.errors import REFUSED
 from anabranch.messages import (
     ElicitReply,
@@ -158,7 +158,7 @@ class Respondent:
         if isinstance(request, ElicitRequest) and reply.content is not None:
             content = filled_in(request.requested_schema, reply.content)
             reply = reply.model_copy(update={"content": content})
-        given = "" if reply.content is None else f" {json.dumps(reply.content)}"
+        given = "" if reply.content is None else f" {json_line(reply.content)}"
         self._console.say(f"{request.message}\n> {reply.action}{given}")
         self._unfit.pop(first_attempt(step_id), None)
         if isinstance(request, ElicitRequest) and reply.action == "accept":

@@ -6,6 +6,7 @@ from anabranch._text.foreign_text import (
     PrintableFormatter,
     checked_name,
     encodable,
+    json_line,
     printable,
     printable_json,
     printable_line,

@@ -117,7 +117,15 @@ def printable_line(text: str) -> str:
 
 def printable_json(value: object, *, ascii_only: bool = False) -> str:
     """Return ``value`` as indented JSON, with unprintable characters escaped."""
-    text = json.dumps(value, indent=2, ensure_ascii=ascii_only)
+    return _readable(json.dumps(value, indent=2, ensure_ascii=ascii_only))
+
+
+def json_line(value: object) -> str:
+    """Return ``value`` as JSON in one line for a reader, with unprintable characters escaped."""
+    return _readable(json.dumps(value, ensure_ascii=False))
+
+
+def _readable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 

@@ -5,7 +5,6 @@ The trace observes the messages on their way through the transport, and changes 
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sized
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -15,6 +14,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.client import Transport
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
+
+from anabranch._text import json_line
 
 Read: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
 Write: TypeAlias = MemoryObjectSendStream[SessionMessage]
@@ -53,7 +54,7 @@ class CallTrace:
             elif completed := params.get("completedSteps"):
                 self._say(f"→ {message.method}, with {_counted(completed, 'completed step')}")
             elif name := params.get("name"):  # a probe for saga methods has no name
-                arguments = json.dumps(params.get("arguments") or {})
+                arguments = json_line(params.get("arguments") or {})
                 self._say(f"→ {message.method} {name} {arguments}")
         elif isinstance(message, JSONRPCResponse):
             self._say("→ the answer")

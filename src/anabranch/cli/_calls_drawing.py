@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from anabranch._recorded import Listed, RecordedCall, RecordedRound, RecordedStep
+from anabranch._text import json_line
 
 if TYPE_CHECKING:
     from anabranch._recorded import Replayed
@@ -101,7 +101,7 @@ def _steps(steps: Sequence[RecordedStep]) -> list[str]:
 
 def _facts(step: RecordedStep) -> Iterator[str]:
     if isinstance(step.asked, dict):
-        yield _short(json.dumps(step.asked.get("message") or step.asked.get("prompt")))
+        yield _short(json_line(step.asked.get("message") or step.asked.get("prompt")))
     if step.state == "open":
         yield "open"
     elif step.error is not None:
@@ -148,7 +148,7 @@ def _date(seconds: float) -> str:
 
 
 def _value(value: JsonValue, nothing: str = "") -> str:
-    return nothing if value is None else _short(json.dumps(value, ensure_ascii=False))
+    return nothing if value is None else _short(json_line(value))
 
 
 def _short(text: str) -> str:

@@ -7,11 +7,11 @@ may reply at the same time.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 from anabranch._terminal import Console
+from anabranch._text import json_line
 from anabranch.agents import Event, NodeAdded, TextReceived, ToolEnded, ToolNoticed, ToolStarted
 from anabranch.chat._terminal.replies import NO_MODEL, Replies
 from anabranch.chat._terminal.session import Session
@@ -86,7 +86,7 @@ class ChatScreen:
             case NodeAdded(node) if node.role == "assistant" and self._verbose:
                 await self._show_reply_beside(node)
             case ToolStarted(_, use) if use.id in self._uses and self._verbose:
-                self._console.say(cut(f"→ {use.name}({json.dumps(use.input)})", MAX_SHOWN))
+                self._console.say(cut(f"→ {use.name}({json_line(use.input)})", MAX_SHOWN))
             case ToolEnded(use, result) if use.id in self._uses and self._verbose:
                 text = " ".join(result_text(result.pending or result.content).split())
                 self._console.say(cut(f"← {use.name}: {text}", MAX_SHOWN))

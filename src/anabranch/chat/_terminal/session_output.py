@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from anabranch._text import json_line
 from anabranch.errors import AnabranchError
 from anabranch.messages import ResultBlock, text_of
 from anabranch.models import ModelError
@@ -110,7 +110,7 @@ def whole(walk: Navigator, node: Node, state: str, results: Sequence[str] = ()) 
     """Return the whole text of a node, with its tool calls, their results, and its state."""
     text = text_for_user(node)
     lines = [text] if text.strip() else []
-    lines += [f"→ {use.name}({json.dumps(use.input)})" for use in node.tool_uses]
+    lines += [f"→ {use.name}({json_line(use.input)})" for use in node.tool_uses]
     lines += [f"← {result}" for result in results]
     if node.kind == "question":
         followers = walk.children(node.id)

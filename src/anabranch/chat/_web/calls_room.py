@@ -12,7 +12,6 @@ everything.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
@@ -25,6 +24,7 @@ from starlette.routing import Route
 
 from anabranch._durable import NAMED, CallRecord, Durability
 from anabranch._recorded import NoSuchCallError, RecordedCall, find_call, listed, outline, read_call
+from anabranch._text import json_line
 from anabranch.agents import CalledTool
 from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.another_line import answer_differently
@@ -172,7 +172,7 @@ def _bounded(call: RecordedCall) -> dict[str, Any]:
 
 
 def _cut(value: JsonValue) -> JsonValue:
-    text = json.dumps(value)
+    text = json_line(value)
     if len(text) <= LARGEST_VALUE:
         return value
     return f"{text[:LARGEST_VALUE]}… ({len(text)} characters)"

@@ -108,12 +108,15 @@ class Reaper:
         left = await store.find(line)
         return left is None or not left.state.is_open
 
+    def _forget(self, line: str, _task: object) -> None:
+        del self._ending[line]
+
     async def _end_all(self, records: Sequence[CallRecord]) -> int:
         """End calls concurrently; return the number that ended within ``patience``."""
         running = [asyncio.ensure_future(self._try_to_end(record)) for record in records]
         for record, task in zip(records, running, strict=True):
             self._ending[record.call_id] = task
-            task.add_done_callback(partial(lambda line, _: self._ending.pop(line), record.call_id))
+            task.add_done_callback(partial(self._forget, record.call_id))
         if not running:
             return 0
         clock = self._calls.runtime.clock

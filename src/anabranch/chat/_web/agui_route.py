@@ -58,9 +58,9 @@ def agui_route(conversations: Conversations) -> Route:
         # Such a client already follows the thread.
         follows = request.headers.get("accept") == "application/json"
         with ExitStack() if follows else caller.open_stream() as place:
-            said, files = (
-                (None, {}) if _is_answer(wanted) else given_message(wanted, _place(wanted))
-            )
+            said, files = None, dict[str, bytes]()
+            if not _is_answer(wanted):
+                said, files = given_message(wanted, _place(wanted))
             conversation = await _conversation(conversations, wanted, said, caller.principal)
             results = await _results(conversations, conversation, wanted)
             if said is None:

@@ -6,7 +6,7 @@ its type. An address stays an address: the model's provider fetches it, and this
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from mimetypes import guess_type
 from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -62,7 +62,7 @@ def _present_part(part: Any) -> Any:  # noqa: ANN401 - any JSON
     }
 
 
-def given_message(wanted: RunAgentInput, place: Place) -> tuple[Message, Mapping[str, bytes]]:
+def given_message(wanted: RunAgentInput, place: Place) -> tuple[Message, dict[str, bytes]]:
     """Return the user's message at the end of a run's input, and the bytes of its files by digest."""
     last = wanted.messages[-1] if wanted.messages else None
     if not isinstance(last, UserMessage):

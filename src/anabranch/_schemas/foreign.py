@@ -130,11 +130,7 @@ def misfit(schema: Mapping[str, Any], value: object) -> str | None:
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Check that ``schema`` is a JSON Schema.
-
-    Raises:
-        UnusableSchemaError: if ``schema`` is no JSON Schema, or the check takes too long.
-    """
+    """Raise ``UnusableSchemaError`` if ``schema`` is no JSON Schema, or the check takes too long."""
     if not _is_moderate(schema):
         raise UnusableSchemaError("the schema is too large")
     try:
@@ -190,11 +186,7 @@ def has_format(text: str, kind: str) -> bool:
 
 
 def _errors(schema: Mapping[str, Any], value: object, *, formats: bool) -> list[Any]:
-    """Return the first faults of ``value``, or none if the check takes too long.
-
-    Raises:
-        UnusableSchemaError: if the schema cannot be compared with any value.
-    """
+    """Return the first faults of ``value``, or none if the check takes too long."""
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - slow
 
     if not (_is_moderate(schema) and _is_moderate(value)):
@@ -215,11 +207,7 @@ def _errors(schema: Mapping[str, Any], value: object, *, formats: bool) -> list[
 
 
 def _listed(validator: Any, value: object) -> list[Any]:  # noqa: ANN401 - jsonschema has no types
-    """Return the first faults of ``value``.
-
-    Raises:
-        _UncheckedError: if the check takes too long.
-    """
+    """Return the first faults of ``value``, or raise ``_UncheckedError`` after :data:`SHARE`."""
     token = _ends_at.set(time.thread_time() + SHARE)
     try:
         return list(islice(validator.iter_errors(value), MOST_MISFITS))

@@ -73,11 +73,7 @@ def number_problem(value: object) -> str | None:
 
 
 def require_shallow(value: object) -> None:
-    """Check the depth of ``value``, which is JSON.
-
-    Raises:
-        TooDeepError: if ``value`` is nested too deeply.
-    """
+    """Raise ``TooDeepError`` if ``value``, which is JSON, is nested too deeply."""
     _checked(value)
 
 

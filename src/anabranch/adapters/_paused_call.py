@@ -156,11 +156,7 @@ class AdaptedTool:
     async def advance(
         self, call: StoredCall, answers: Answers | None, principal: str, call_id: str = ""
     ) -> StoredCall:
-        """Run the next round of an open call, and return its new stored form.
-
-        Raises:
-            Exception: if the round fails, as for :meth:`PausedCall.next`; the call is unchanged.
-        """
+        """Run the next round of an open call; return its new stored form, or raise like ``next``."""
         if "text" in call:
             return call
         next_round = PausedCall(self.tool, call["arguments"], self.rounds, call_id, principal)

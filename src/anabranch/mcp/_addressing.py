@@ -58,11 +58,7 @@ class CallInFlight:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Deliver notices in order until the block ends; then cancel the unfinished answers.
-
-        Raises:
-            Exception: if the receiver of notices raises.
-        """
+        """Deliver notices in order until the block ends; then cancel the unfinished answers."""
         delivering = asyncio.create_task(self._deliver())
         try:
             yield
@@ -76,7 +72,6 @@ class CallInFlight:
 
         Raises:
             AnswerError: if the call has ended.
-            Exception: if ``answering`` raises.
         """
         task = asyncio.ensure_future(answering)
         self._answering.add(task)
@@ -138,11 +133,7 @@ class Addressed:
         return await call.answer(call.answerer.sample(request, step_id=step_id))
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Let the call's answerer answer in the role of the user.
-
-        Raises:
-            AnswerError: if several calls could have asked.
-        """
+        """Let the call's answerer answer in the role of the user; raise like :meth:`sample`."""
         call = self._asking()
         return await call.answer(call.answerer.elicit(request, step_id=step_id))
 

@@ -93,11 +93,7 @@ async def _unchecked(_client: Client, _name: str, _result: types.CallToolResult)
 
 
 async def _check_result(client: Client, name: str, result: types.CallToolResult) -> None:
-    """Compare a result with the output schema of its tool.
-
-    Raises:
-        ToolError: if the result does not fit.
-    """
+    """Raise a ``ToolError`` unless a result fits the output schema of its tool."""
     session: Any = client.session
     if name not in session._tool_output_schemas:  # noqa: SLF001 - the SDK has no public way to them
         await session.list_tools()

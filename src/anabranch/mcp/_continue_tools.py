@@ -83,11 +83,7 @@ class ContinueTool:
         self._service = service
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Check the arguments, and return them in the types of the parameters.
-
-        Raises:
-            InvalidArgumentsError: if the arguments do not fit.
-        """
+        """Return the checked arguments, like :meth:`Tool.validate`."""
         return self._parameters.validate(arguments)
 
     async def serve(self, arguments: Mapping[str, Any], request: McpRequest) -> object:
@@ -96,7 +92,6 @@ class ContinueTool:
         Raises:
             ToolError: if the call cannot continue, or an answer belongs to no open question.
             InvalidTokenError: if the state of the chain is not valid.
-            Exception: if the call raises.
         """
         return sendable(await self._served(arguments, request))
 

@@ -148,11 +148,7 @@ def _links(calls: CallService, options: ServerOptions, audience: str) -> AskLink
 
 
 def require_server(server: object, kind: type) -> None:
-    """Check that ``server`` is of ``kind``.
-
-    Raises:
-        TypeError: if ``server`` is of another kind; the message names the right function.
-    """
+    """Raise a ``TypeError`` that names the right function unless ``server`` is of ``kind``."""
     if isinstance(server, kind):
         return
     use = {

@@ -147,11 +147,7 @@ class McpRequest:
 
     @property
     def idempotency_key(self) -> str:
-        """The idempotency key of a first request; empty if the client has given none.
-
-        Raises:
-            IdempotencyKeyError: if the key is malformed.
-        """
+        """The idempotency key of a first request; empty if the client has given none."""
         return _given_key(self.context)
 
     @property

@@ -218,11 +218,7 @@ Convert: TypeAlias = Callable[[object], BaseModel]
 
 
 def to_result(value: object, convert: Convert) -> dict[str, Any]:
-    """Return a tool's ``value`` as the JSON of a result of ``tools/call``.
-
-    Raises:
-        Exception: if ``value`` does not fit the tool's return annotation, or cannot be JSON.
-    """
+    """Return a tool's ``value`` as the JSON of a result of ``tools/call``."""
     with checked_results():
         result = to_wire(convert(encodable(value)))
     if isinstance(value, str):

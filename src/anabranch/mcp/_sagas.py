@@ -188,11 +188,7 @@ class SagaMethods:
         claims: SagaClaims,
         steps: list[SagaStepResult] | None = None,
     ) -> dict[str, Any]:
-        """Return the reply to a saga's next round, or a result that reports its failure.
-
-        Raises:
-            MCPError: if the request is at fault, or the tool has raised the error itself.
-        """
+        """Return the reply to a saga's next round, or a result that reports its failure."""
         tool = offered.tool
         try:
             with mapped_errors(is_modern=request.is_modern, token=SAGA_TOKEN):
@@ -250,11 +246,7 @@ class _SagaReplies:
 
 
 async def _one_round(handler: RequestHandler, request: McpRequest, name: str) -> dict[str, Any]:
-    """Call a tool of the host itself, as a saga that ends immediately.
-
-    Raises:
-        MCPError: if the tool has raised it, or the tool suspends.
-    """
+    """Call a tool of the host itself, as a saga that ends immediately."""
     # Without the fields that continue a call: no boundary has unsealed a state here.
     sent = request.context.params or {}
     given = {field: sent[field] for field in ("name", "arguments", "_meta") if field in sent}

@@ -128,11 +128,7 @@ class Service:
         return None if self.calls.durability is None else {TAKES_KEY_META: True}
 
     def new(self, tool: Tool[Any], arguments: Mapping[str, Any], request: McpRequest) -> Journal:
-        """Return the journal of the call that ``request`` begins, or repeats by its key.
-
-        Raises:
-            IdempotencyKeyError: if the key is malformed.
-        """
+        """Return the journal of the call that ``request`` begins, or repeats by its key."""
         key = request.idempotency_key
         return (
             self.calls.keyed(key, request.principal, tool, arguments) if key else self.calls.new()

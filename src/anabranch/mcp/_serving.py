@@ -54,7 +54,6 @@ async def serve(
         CallExpiredError: if the call has expired.
         IdempotencyKeyError: if the request cannot be run under its key.
         ToolError: if the call is not done, and the tool's result cannot say so.
-        Exception: if the call raises.
     """
     if request.state is None:
         journal = service.new(tool, arguments, request)
@@ -135,7 +134,6 @@ class Serving:
 
         Raises:
             ToolError: if the call is not done, and the tool's result cannot say so.
-            Exception: if the call raises.
         """
         service, request = self.service, self.request
         heartbeat = service.heartbeat_of(request)

@@ -163,7 +163,6 @@ class Link:
 
         Raises:
             TimeoutError: if the server does not answer in time.
-            Exception: if the SDK's client raises.
         """
         context = copy_context()
         context.run(forget_call)

@@ -59,11 +59,7 @@ class ToolServer:
         return info.name if info is not None else ""
 
     async def is_modern(self) -> bool:
-        """Return whether the server asks by ending a request, and holds no connection.
-
-        Raises:
-            ToolError: if the server cannot be reached, or does not speak MCP.
-        """
+        """Return whether the server asks by ending a request, and holds no connection."""
         return (await self._connected()).client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def close(self) -> None:

@@ -172,10 +172,7 @@ def open_questions(
 ) -> Unfinished:
     """Return the result that lists questions to the user, for a client that cannot show them.
 
-    ``links`` are to pages of the questions, by step.
-
-    Raises:
-        ToolError: if the output schema of the called tool excludes the variant; with the same text.
+    ``links`` are to pages of the questions, by step. The function raises like :func:`chain_end`.
     """
     space, own = _names(call, called)
     asked = {

@@ -21,11 +21,7 @@ _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 
 
 def code_version(tools: Iterable[Tool[Any]], given: str | None = None) -> str:
-    """Return the ``given`` version, or else a digest of the code of ``tools``.
-
-    Raises:
-        ValueError: if the given version is invalid.
-    """
+    """Return the ``given`` version, checked, or else a digest of the code of ``tools``."""
     if given is not None:
         return checked_version(given)
     named = sorted(tools, key=lambda tool: tool.name)
@@ -35,11 +31,7 @@ def code_version(tools: Iterable[Tool[Any]], given: str | None = None) -> str:
 
 
 def checked_version(version: str) -> str:
-    """Return ``version``, if it is a valid version of code.
-
-    Raises:
-        ValueError: if ``version`` is invalid.
-    """
+    """Return ``version``, or raise ``ValueError`` if it is no valid version of code."""
     if not _WELL_FORMED.fullmatch(version):
         raise ValueError(
             f"A version of the code is 1 to 100 letters, digits, '.', '_', '+' or '-', and begins"

@@ -32,11 +32,7 @@ def has_methods(given: object, *names: str) -> bool:
 
 
 def require_tool(where: str, given: object) -> None:
-    """Check that ``given``, an argument of ``where``, is a tool.
-
-    Raises:
-        TypeError: if ``given`` is not a tool.
-    """
+    """Raise a ``TypeError`` unless ``given``, an argument of ``where``, is a tool."""
     if not isinstance(given, Tool):
         raise wrong_kind(where, f"a tool, {_A_TOOL}", given)
 

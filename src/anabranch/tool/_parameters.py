@@ -107,12 +107,7 @@ class Parameters:
 
     @EXIT_AS_ERROR
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments in the types of the function's parameters, with defaults filled in.
-
-        Raises:
-            InvalidArgumentsError: if a field is wrong, missing or forbidden; the error names every
-                such field.
-        """
+        """Return the checked arguments, like :meth:`Tool.validate`."""
         wrong = {name: number_problem(value) for name, value in arguments.items()}
         if problems := {name: problem for name, problem in wrong.items() if problem}:
             raise InvalidArgumentsError(self._tool_name, problems)

@@ -30,12 +30,7 @@ class ReturnValue:
         self._annotation = annotation
 
     def check(self, value: object) -> None:
-        """Check that ``value`` fits the annotation, and can be written.
-
-        Raises:
-            ToolError: if ``value`` does not fit or cannot be written; the message names the fields,
-                and repeats no value.
-        """
+        """Check ``value`` like :meth:`Tool.check_value`."""
         if problem := self._misfit(value) or _unwritable(value):
             raise ToolError(f"The tool's return value {problem}.")
 

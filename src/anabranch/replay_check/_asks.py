@@ -100,9 +100,9 @@ class Asks:
                 )
 
     def _branch_asks(self, call: ast.Call, scope: Scope, *, unnamed: bool) -> bool:
-        for keyword in call.keywords:
-            if keyword.arg == "name" and not isinstance(keyword.value, ast.Constant) and unnamed:
-                return False
+        names = [each.value for each in call.keywords if each.arg == "name"]
+        if unnamed and not all(isinstance(each, ast.Constant) for each in names):
+            return False
         value = self._values.of(call.args[0], scope) if call.args else None
         if not isinstance(value, Function):
             return True

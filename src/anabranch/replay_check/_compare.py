@@ -150,10 +150,14 @@ def _notice(notice: Notice | None) -> str:
 
 def _ended(tool: Tool[Any], first: Run, second: Run) -> Iterator[_Difference]:
     sides = _outcome(tool, first), _outcome(tool, second)
-    both_values = first.error is second.error is None and not first.waiting and not second.waiting
-    if sides[0] != sides[1]:
-        what = "error" if first.error is not None and second.error is not None else "outcome"
-        yield _Difference("different-outcome", "value" if both_values else what, None, *sides)
+    if sides[0] == sides[1]:
+        return
+    what = "outcome"
+    if first.error is not None and second.error is not None:
+        what = "error"
+    elif first.error is second.error is None and not (first.waiting or second.waiting):
+        what = "value"
+    yield _Difference("different-outcome", what, None, *sides)
 
 
 def _outcome(tool: Tool[Any], run: Run) -> str:

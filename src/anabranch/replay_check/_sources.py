@@ -7,12 +7,10 @@ name.
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
 import io
 import linecache
 import re
-import sys
 import tokenize
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -108,34 +106,15 @@ class Library:
         return self._modules[name]
 
     def _read(self, name: str) -> Module | None:
-        if not self._may_be_read(name):
-            return None
-        path = _file_of(name)
-        if path is None or not path.resolve().is_relative_to(self._root):
-            return None
-        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        try:
-            return Module(name, package, str(path), path.read_text("utf-8"))
-        except (NoSourceError, OSError, UnicodeDecodeError):
-            return None
-
-    def _may_be_read(self, name: str) -> bool:
         first, own = name.partition(".")[0], self.home.package.partition(".")[0]
-        if first == "anabranch":
-            return False
-        if own:
-            return first == own
-        beside = (self._root / f"{first}.py").is_file() or (self._root / first).is_dir()
-        return beside and not {"site-packages", "dist-packages"} & set(self._root.parts)
-
-
-def _file_of(name: str) -> Path | None:
-    """Return the file of a module; the search imports the module's package only."""
-    loaded = sys.modules.get(name)
-    try:
-        spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(name)
-    except (ImportError, AttributeError, ValueError):
+        is_installed = bool({"site-packages", "dist-packages"} & set(self._root.parts))
+        if first in {"", "anabranch"} or (first != own if own else is_installed):
+            return None
+        base = self._root.joinpath(*name.split("."))
+        files = {base / "__init__.py": name, base.with_suffix(".py"): name.rpartition(".")[0]}
+        for path, package in files.items():
+            try:
+                return Module(name, package, str(path), path.read_text("utf-8"))
+            except (NoSourceError, OSError, UnicodeDecodeError):
+                continue
         return None
-    if spec is None or not spec.has_location or spec.origin is None:
-        return None
-    return Path(spec.origin) if spec.origin.endswith(".py") else None

@@ -248,16 +248,6 @@ async def test_a_protocol_error_that_a_tool_raises_on_purpose_keeps_its_code(era
     assert raised.value.error.data == {"field": "x"}
 
 
-@HOW
-async def test_a_capability_that_is_missing_is_error_32021(transport: str) -> None:
-    server = serving(as_fastmcp_tool(ask))
-    async with over(transport, server) as there, connected(there, MODERN) as client:
-        with pytest.raises(MCPError) as raised:
-            await client.call_tool("ask")
-    assert raised.value.error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
-    assert raised.value.error.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
-
-
 async def test_middleware_sees_a_refusal_as_a_result_that_is_an_error() -> None:
     seen: list[Any] = []
 

@@ -237,45 +237,6 @@ async def test_older_revisions_of_the_protocol_are_served_as_well(
         assert text_of(await client.call_tool("ask")) == elicited
 
 
-# -- no way back to the client -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"json_response": True}, {"stateless_http": True}],
-    ids=["json_response", "stateless_http"],
-)
-async def test_without_a_way_back_a_question_is_a_clear_error_and_the_rest_works(
-    options: dict[str, bool],
-) -> None:
-    undone: list[str] = []
-
-    def reserve() -> str:
-        return "seat"
-
-    @tool
-    async def book(ctx: BranchContext) -> str:
-        await ctx.step(reserve, undo=undone.append)
-        try:
-            return (await ctx.elicit(Ok, "Ok?")).action
-        except StepFailed:
-            return "went on all the same"
-
-    answers = Answers(lambda _: accept(ok=True), echo)
-    async with (
-        http(serving(book, count), **options) as url,
-        connected(url, HANDSHAKE, answers) as client,
-    ):
-        asked = await client.call_tool("book")
-        counted = await client.call_tool("count")
-    assert asked.is_error
-    assert "this connection cannot carry questions to the client" in text_of(asked)
-    assert "2026-07-28" in text_of(asked)
-    assert undone == ["seat"]
-    assert counted.structured_content == {"result": 3}
-    assert answers.asked == []
-
-
 @pytest.mark.parametrize(
     "options",
     [{"json_response": True}, {"stateless_http": True}],

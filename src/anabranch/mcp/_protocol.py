@@ -1,9 +1,7 @@
 """Converts questions and answers between MCP and this library, for servers and for clients.
 
-A server turns asks into requests, results into answers, and a client's declaration into
-capabilities. A client turns the parameters of a request into the types that an ``Answerer`` takes,
-and the replies back into results. The wire shapes are those of ``elicitation/create`` and
-``sampling/createMessage``. The module of each era decides when and how to send a request.
+The wire shapes are those of ``elicitation/create`` and ``sampling/createMessage``. The module of
+each era decides when and how to send a request.
 """
 
 from __future__ import annotations

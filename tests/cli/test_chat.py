@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch import Limits
 from anabranch._terminal import STILL_RUNNING
 from anabranch.chat._terminal.input_lines import piped_lines
+from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._chatting import ChatOptions, command_to_continue
 from tests.cli.chats import TARGET, Desk
 from tests.patience import PATIENCE
@@ -224,10 +224,12 @@ def test_the_command_to_continue_repeats_the_given_options() -> None:
         ["a b.py"],
         store="sqlite:///x.db",
         model="script:m.json",
-        limits=Limits(max_depth=2),
-        folding=True,
-        headers=["Authorization: secret"],
-        variables=["MAPS_KEY", "MAPS_URL=secret"],
+        turn=TurnOptions(
+            max_depth=2,
+            folding=True,
+            header=["Authorization: secret"],
+            env=["MAPS_KEY", "MAPS_URL=secret"],
+        ),
     )
     assert command_to_continue(options, "t") == (
         "anabranch chat 'a b.py' --thread t --store sqlite:///x.db --model script:m.json"

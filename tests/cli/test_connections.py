@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch.cli import main
+from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._combined_server import ServerRecipe
 from anabranch.cli._serve_command import AgentTools, Persistence
 from anabranch.cli._web_commands import AgentOptions
@@ -30,9 +31,8 @@ async def test_a_process_with_everything_has_eight_connections(
     databases: list[Any], postgres: Server
 ) -> None:
     url = sa.make_url(postgres.new_url()).update_query_dict({"application_name": "counted"})
-    options = AgentOptions(
-        store=url.render_as_string(hide_password=False), folding=True, memory=True
-    )
+    turn = TurnOptions(folding=True, memory=True)
+    options = AgentOptions(store=url.render_as_string(hide_password=False), turn=turn)
     parts = options.parts(())
     [database] = databases
     counted: list[int] = []

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from anabranch.cli._commands import app
 from anabranch.errors import install_command
+from tests.cli.commands import PAGE, written
 
 EXTRAS = [
     "ag_ui",
@@ -95,3 +96,7 @@ def test_help_and_completion_need_no_extra_and_say_how_to_install_it() -> None:
     for command, extra in EXTRAS_OF.items():
         unwrapped = "".join(shown[command, "--help"][1].split())
         assert "".join(install_command(extra).split()) in unwrapped
+
+
+def test_the_page_of_commands_has_their_present_help() -> None:
+    assert PAGE.read_text(encoding="utf-8") == written(), "run `make api` and commit what it writes"

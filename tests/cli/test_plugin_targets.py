@@ -11,6 +11,7 @@ import pytest
 from anabranch._terminal import UsageError
 from anabranch.agents import CalledTool
 from anabranch.chat import Plugin
+from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._chat_parts import tools_of
 from anabranch.cli._targets import load
 from tests.chat.web import message, resume
@@ -120,7 +121,7 @@ def test_a_tool_in_one_target_and_its_plugin_in_another_are_one(
     found = load(targets)
     assert [each.mcp for each in found.plugins] == found.tools
     assert [type(each).__name__ for each in tools_of(targets)] == ["BranchSelfTool", "Plugin"]
-    chosen = tools_of(targets, choice=(["*"], ["nothing", "*"]))
+    chosen = tools_of(targets, TurnOptions(tools=["*"], without=["nothing", "*"]))
     assert [type(each).__name__ for each in chosen] == ["BranchSelfTool"]
 
 

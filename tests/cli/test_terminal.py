@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
-from tests.cli.terminals import ESCAPE, terminal
+import pytest
+
+from tests.cli.terminals import DOWN, ENTER, ESCAPE, terminal
+
+FORMED = str(Path(__file__).with_name("formed.py"))
 
 
 def test_the_demo_is_played_by_keyboard() -> None:
@@ -24,3 +28,30 @@ def test_keys_typed_during_the_work_of_a_tool_do_not_answer_a_question(served: P
         person.wait_for("(y/N)")
         person.type(ESCAPE)
         assert person.result() == ["cancel"]
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_a_field_that_did_not_fit_is_asked_again_alone(era: str) -> None:
+    with terminal("call", FORMED, "plan", "--era", era) as person:
+        person.wait_for("name (at least 2 characters):")
+        person.type("Ann" + ENTER)
+        person.wait_for("nights (1 to 14):")
+        person.type("99")
+        person.wait_for("must be 1 to 14")  # before Enter
+        person.store("form-constraint")
+        person.type("\x7f\x7f3" + ENTER)
+        person.wait_for("town:")
+        person.wait_for("type to filter")
+        person.type("inz")
+        person.wait_until(lambda screen: "Linz" in screen and "Graz" not in screen)
+        person.store("form-filter")
+        person.resize(50, 12)
+        person.wait_until(lambda screen: "Linz" in screen)
+        person.store("form-filter-50x12")
+        person.type(DOWN + ENTER)
+        person.wait_for("did not fit: nights: rooms are\r\nlet for an even number of nights.)")
+        person.wait_for("nights (1 to 14):")
+        person.wait_for("3")
+        person.type("\x7f4" + ENTER)
+        assert person.result() == {"name": "Ann", "nights": 4, "town": "Mainz"}
+        assert "name" not in person.shown

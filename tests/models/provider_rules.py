@@ -11,7 +11,7 @@ import base64
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -32,12 +32,13 @@ MIXED = {"text", "image", "document", "thinking", "tool_use", "tool_result"}
 Body = Mapping[str, Any]
 
 
-def messages_faults(body: Body) -> list[str]:
+def _listed(faults: Callable[[Body], Iterator[str]]) -> Callable[[Body], list[str]]:
+    return lambda body: list(faults(body))
+
+
+@_listed
+def messages_faults(body: Body) -> Iterator[str]:
     """What Anthropic's Messages API refuses."""
-    return list(_messages_faults(body))
-
-
-def _messages_faults(body: Body) -> Iterator[str]:
     messages: Sequence[Body] = body["messages"]
     if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:
         yield "max_tokens must be a positive integer"
@@ -234,12 +235,9 @@ def _repeated(names: Iterable[str]) -> list[str]:
     return [name for name, times in Counter(names).items() if times > 1]
 
 
-def chat_faults(body: Body) -> list[str]:
+@_listed
+def chat_faults(body: Body) -> Iterator[str]:
     """What OpenAI's chat completions refuse."""
-    return list(_chat_faults(body))
-
-
-def _chat_faults(body: Body) -> Iterator[str]:
     messages: Sequence[Body] = body["messages"]
     yield from _wide_faults(messages, "messages")
     yield from _tool_faults([tool["function"] for tool in body.get("tools", ())], "parameters")
@@ -344,12 +342,9 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-def responses_faults(body: Body) -> list[str]:
+@_listed
+def responses_faults(body: Body) -> Iterator[str]:
     """What OpenAI's responses refuse."""
-    return list(_responses_faults(body))
-
-
-def _responses_faults(body: Body) -> Iterator[str]:
     items: Sequence[Body] = body["input"]
     yield from _wide_faults(items, "input")
     yield from _tool_faults(body.get("tools", ()), "parameters")

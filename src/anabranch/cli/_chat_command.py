@@ -1,32 +1,71 @@
-"""``anabranch chat``: a chat session at the terminal, or driven by a script."""
+"""``anabranch chat``: a chat session at the terminal, or driven by a script.
+
+``anabranch web`` and ``anabranch worker`` share the options of turns.
+"""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
-from anabranch.cli._option_values import turn_limits_of
-from anabranch.cli._options import (
-    ChatTargets,
-    ChosenTools,
-    Foldable,
-    Model,
-    Remembering,
-    ServerHeaders,
-    Store,
-    TurnMaxDepth,
-    TurnMaxTokens,
-    TurnTimeout,
-    Variables,
-    WithoutTools,
-)
+from anabranch.cli._option_values import limits_of
+from anabranch.cli._options import ChatTargets, Foldable, Model, Remembering, Store, Variables
+
+if TYPE_CHECKING:
+    from anabranch._budget import Limits
 
 
-def chat_command(  # noqa: PLR0913 - the options of the command
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnOptions:
+    """The options of an agent's turns, and of its tools."""
+
+    max_tokens: Annotated[
+        int | None,
+        Parameter(help="Maximum tokens of one turn, with its replies, branches and tools."),
+    ] = None
+    max_depth: Annotated[
+        int | None, Parameter(help="Maximum depth of nested branches in a turn, and in a call.")
+    ] = None
+    timeout: Annotated[
+        float | None, Parameter(help="Maximum seconds of one branch, and of one call of a tool.")
+    ] = None
+    header: Annotated[
+        list[str] | None,
+        Parameter(
+            help="Header of the requests to the server at a URL, as 'Name: value'. Repeatable.",
+            negative=(),
+        ),
+    ] = None
+    env: Variables = None
+    tools: Annotated[
+        list[str] | None,
+        Parameter(
+            help="Tool to offer, by name or by a pattern such as 'issues_*'. Repeatable. Default: all "
+            "tools.",
+            negative=(),
+        ),
+    ] = None
+    without: Annotated[
+        list[str] | None,
+        Parameter(help="Tool to leave out, by name or by a pattern. Repeatable.", negative=()),
+    ] = None
+    folding: Foldable = False
+    memory: Remembering = False
+
+    def limits(self) -> Limits:
+        """Return the limits of turns and of the calls of their tools."""
+        if self.max_tokens == 0:
+            raise UsageError("A turn needs tokens. Give --max-tokens 1 or more.")
+        return limits_of(self.max_tokens, self.max_depth, self.timeout)
+
+
+def chat_command(
     *targets: ChatTargets,
     thread: Annotated[
         str | None,
@@ -52,38 +91,15 @@ def chat_command(  # noqa: PLR0913 - the options of the command
             name=["--prompt", "-p"], help="Send this message, print only the reply, and end."
         ),
     ] = None,
-    max_tokens: TurnMaxTokens = None,
-    max_depth: TurnMaxDepth = None,
-    timeout: TurnTimeout = None,
-    header: ServerHeaders = None,
-    env: Variables = None,
-    tools: ChosenTools = None,
-    without: WithoutTools = None,
-    folding: Foldable = False,
-    memory: Remembering = False,
+    turn: TurnOptions = TurnOptions(),
 ) -> None:
     from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.cli._chat_parts import tools_of
     from anabranch.cli._chatting import ChatOptions, chat
 
     log_to_stderr(logging.ERROR)
-    limits = turn_limits_of(max_tokens, max_depth, timeout)
     if prompt is not None and script is not None:
         raise UsageError("--prompt and --script both give the input. Leave one of them out.")
-    options = ChatOptions(
-        targets,
-        thread,
-        at,
-        store,
-        model,
-        script,
-        limits,
-        folding,
-        memory,
-        system,
-        prompt,
-        header or (),
-        env or (),
-    )
-    found = tools_of(targets, header or (), env or (), (tools or (), without or ()))
-    run_command(chat, options, found, Console())
+    options = ChatOptions(targets, thread, at, store, model, script, system, prompt, turn)
+    turn.limits()  # a wrong limit is reported before any target's code runs
+    run_command(chat, options, tools_of(targets, turn), Console())

@@ -19,6 +19,7 @@ from anabranch.agents import AgentTool, BranchSelf, Folding, RemoteTools, ToolCh
 from anabranch.agents import Model as AgentModel
 from anabranch.chat import Plugin, make_plugin
 from anabranch.cli._answering import open_sampler
+from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._demo_tool import Outcome, PickCard, pick_card
 from anabranch.cli._memory import learning, open_bank, open_branches
 from anabranch.cli._option_values import headers_of, store_url, variables_of
@@ -34,7 +35,7 @@ from anabranch.stores import CallStore, open_stores
 from anabranch.tool import Tool, checked_version
 from anabranch.tree import TreeStore
 
-ChatTool: TypeAlias = Tool[Any] | AgentTool | ToolSource
+OfferedTool: TypeAlias = Tool[Any] | AgentTool | ToolSource | Plugin[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class ChatParts:
         version: version of the tools' code; ``None`` for a digest of it.
     """
 
-    tools: Sequence[ChatTool | Plugin[Any]]
+    tools: Sequence[OfferedTool]
     model: AgentModel
     calls: CallStore
     trees: TreeStore
@@ -79,31 +80,30 @@ class ChatParts:
 
 
 def parts_around(
-    tools: Iterable[ChatTool | Plugin[Any]],
+    tools: Iterable[OfferedTool],
     model: AgentModel,
     *,
     name: str | None,
     store: str | None,
+    turn: TurnOptions,
     engine: str | None = None,
-    folding: bool,
-    memory: bool,
     version: str | None = None,
 ) -> ChatParts:
     """Return the parts of a chat; with ``memory``, the model called ``name`` learns."""
-    url, learner = store_url(store), open_sampler(name) if memory else None
+    url, learner = store_url(store), open_sampler(name) if turn.memory else None
     wakes = open_engine(engine, url)
     try:
         named = checked_version(version) if version else None
         calls, trees = open_stores(url)
     except (StoreError, ValueError) as error:
         raise UsageError(str(error)) from error
-    bank = open_bank(trees) if memory or folding else None
+    bank = open_bank(trees) if turn.memory or turn.folding else None
     offered = [*tools]
-    if folding:
+    if turn.folding:
         offered.append(Folding(open_branches(trees, bank, learns=learner is not None)))
-    if memory and bank is not None:
+    if turn.memory and bank is not None:
         offered += memory_tools(bank)
-    return ChatParts(offered, model, calls, trees, wakes, bank, memory, learner, named)
+    return ChatParts(offered, model, calls, trees, wakes, bank, turn.memory, learner, named)
 
 
 def opened_model(name: str | None) -> AgentModel | None:
@@ -121,19 +121,14 @@ def game() -> Plugin[Outcome]:
     return plugin.on_page(PickCard.card, module).build()
 
 
-def tools_of(
-    targets: Sequence[str],
-    headers: Iterable[str] = (),
-    env: Iterable[str] = (),
-    choice: tuple[Iterable[str], Iterable[str]] = ((), ()),
-) -> list[ChatTool | Plugin[Any]]:
+def tools_of(targets: Sequence[str], turn: TurnOptions = TurnOptions()) -> list[OfferedTool]:
     """Return the tools of a chat: ``branch_self``, and those that the targets offer.
 
-    A plugin replaces its tool. ``choice`` has the tools to offer, and those to leave out.
+    A plugin replaces its tool.
     """
     local = [target for target in targets if not is_server(target)]
     found = load(local) if local else Found()
-    only, without = choice
+    only, without = turn.tools or (), turn.without or ()
     chosen = ToolChoice(only, without)
     plugged = {id(plugin.mcp) for plugin in found.plugins}
     tools: list[Tool[Any] | AgentTool | Plugin[Any]] = [
@@ -147,7 +142,7 @@ def tools_of(
         *found.connectable,
     ]
     try:
-        sent, variables = headers_of(None, headers), variables_of(env)
+        sent, variables = headers_of(None, turn.header or ()), variables_of(turn.env or ())
         if not (servers or sent or variables):
             return [*tools]
         remote = RemoteTools(*servers, headers=sent, env=variables, only=only, without=without)

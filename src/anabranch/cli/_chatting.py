@@ -19,7 +19,6 @@ import anyio
 from platformdirs import user_data_path
 
 from anabranch._aio import cancel_and_wait
-from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal import Console, FailedError, Respondent, UsageError
 from anabranch.agents import Agent, TurnLimits, ignore_event
 from anabranch.chat import (
@@ -38,10 +37,11 @@ from anabranch.chat import (
     run_lines,
     send,
 )
+from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._chat_parts import (
     ChatModels,
     ChatParts,
-    ChatTool,
+    OfferedTool,
     WithoutModel,
     opened_model,
     parts_around,
@@ -61,9 +61,7 @@ class ChatOptions:
         thread: thread to continue; ``last`` for the latest.
         at: node to continue at.
         script: file whose lines are the input.
-        limits: limits of each turn and of its tools.
         prompt: the one message of a chat that ends with its answer.
-        variables: environment of the targets' servers that this process starts.
     """
 
     targets: Sequence[str] = ()
@@ -72,13 +70,9 @@ class ChatOptions:
     store: str | None = None
     model: str | None = None
     script: Path | None = None
-    limits: Limits = UNLIMITED
-    folding: bool = False
-    memory: bool = False
     system: str | None = None
     prompt: str | None = None
-    headers: Sequence[str] = ()
-    variables: Sequence[str] = ()
+    turn: TurnOptions = TurnOptions()
 
 
 def lines_of(script: Path | None, console: Console) -> InputLines:
@@ -110,16 +104,17 @@ def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
     ):
         if given is not None and given != os.environ.get(variable):
             words += [name, given]
-    for header in options.headers:
+    turn = options.turn
+    for header in turn.header or ():
         words += ["--header", f"{header.partition(':')[0]}: …"]
-    for variable in options.variables:
+    for variable in turn.env or ():
         name, equals, _ = variable.partition("=")
         words += ["--env", f"{name}=…" if equals else name]
-    for name, value in asdict(options.limits).items():
+    for name, value in asdict(turn.limits()).items():
         if value is not None:
             words += [f"--{name.replace('_', '-')}", f"{value:g}"]
-    words += ["--folding"] if options.folding else []
-    words += ["--memory"] if options.memory else []
+    words += ["--folding"] if turn.folding else []
+    words += ["--memory"] if turn.memory else []
     return shlex.join(words)
 
 
@@ -128,9 +123,7 @@ def data_folder() -> Path:
     return user_data_path("anabranch", appauthor=False)
 
 
-async def chat(
-    options: ChatOptions, tools: Sequence[ChatTool | Plugin[Any]], console: Console
-) -> None:
+async def chat(options: ChatOptions, tools: Sequence[OfferedTool], console: Console) -> None:
     respondent = Respondent(console)
     model = opened_model(options.model) or WithoutModel(respondent)
     parts = parts_around(
@@ -138,8 +131,7 @@ async def chat(
         model,
         name=options.model,
         store=options.store,
-        folding=options.folding,
-        memory=options.memory,
+        turn=options.turn,
     )
     async with parts.open():
         await _chat(options, parts, console, respondent)
@@ -193,13 +185,14 @@ def _agent(options: ChatOptions, parts: ChatParts, user: ChatAnswerer, screen: C
         for each in parts.tools
         for tool in (each.server.tools if isinstance(each, Plugin) else [each])
     ]
+    limits = options.turn.limits()
     return Agent(
         parts.trees,
         parts.model,
         tools=tools,
         user=user,
-        limits=TurnLimits.of(options.limits),
-        tool_limits=of_tools(options.limits),
+        limits=TurnLimits.of(limits),
+        tool_limits=of_tools(limits),
         listener=ignore_event if options.prompt else screen.on_event,
         calls=parts.calls,
     )

@@ -48,14 +48,6 @@ def headers_of(token: str | None, lines: Iterable[str]) -> dict[str, str]:
     return headers
 
 
-def turn_limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
-    """Return the limits given for turns, and for the calls of their tools."""
-    limits = limits_of(max_tokens, max_depth, timeout)
-    if max_tokens == 0:
-        raise UsageError("A turn needs tokens. Give --max-tokens 1 or more.")
-    return limits
-
-
 def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
     from anabranch._budget import Limits
 

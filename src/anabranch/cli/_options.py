@@ -180,43 +180,6 @@ SharedMemory: TypeAlias = Annotated[
         'scope="project". Default: callers with different tokens share no notes.',
     ),
 ]
-ServerHeaders: TypeAlias = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--header",
-        help="Header of the requests to the server at a URL, as 'Name: value'. Repeatable.",
-        negative=(),
-    ),
-]
-ChosenTools: TypeAlias = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--tools",
-        help="Tool to offer, by name or by a pattern such as 'issues_*'. Repeatable. Default: all "
-        "tools.",
-        negative=(),
-    ),
-]
-WithoutTools: TypeAlias = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--without",
-        help="Tool to leave out, by name or by a pattern. Repeatable.",
-        negative=(),
-    ),
-]
-
-
-TurnMaxTokens: TypeAlias = Annotated[
-    int | None,
-    Parameter(help="Maximum tokens of one turn, with its replies, branches and tools."),
-]
-TurnMaxDepth: TypeAlias = Annotated[
-    int | None, Parameter(help="Maximum depth of nested branches in a turn, and in a call.")
-]
-TurnTimeout: TypeAlias = Annotated[
-    float | None, Parameter(help="Maximum seconds of one branch, and of one call of a tool.")
-]
 
 
 @Parameter(name="*")

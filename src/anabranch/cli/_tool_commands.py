@@ -187,12 +187,11 @@ def dev_command(
     from anabranch._terminal import Console, log_to_stderr
     from anabranch.agents import BranchSelf
     from anabranch.chat import make_chat_app
-    from anabranch.cli._chat_parts import WithoutModel
+    from anabranch.cli._chat_parts import WithoutModel, opened_model
     from anabranch.cli._endpoint import Endpoint
     from anabranch.cli._http_server import Bounds, serve_app
     from anabranch.cli._reloading import ReloadedTools
     from anabranch.errors import StoreError
-    from anabranch.models import ModelError, open_model
     from anabranch.stores import open_stores
 
     log_to_stderr(logging.WARNING)
@@ -201,10 +200,10 @@ def dev_command(
     endpoint.check()
     _check_sources(targets)
     tools = ReloadedTools(targets, console)
+    leads = opened_model(model) or WithoutModel()
     try:
-        leads = WithoutModel() if model is None else open_model(model, cache=True)
         calls, tree = open_stores(store or "memory:")
-    except (ModelError, StoreError) as error:
+    except StoreError as error:
         raise UsageError(str(error)) from error
     app = make_chat_app(
         tree,

@@ -16,29 +16,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
-from anabranch.cli._option_values import turn_limits_of
+from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._options import (
     WEB_TOKEN,
     AccessLog,
     ChatTargets,
-    ChosenTools,
     CodeVersion,
     EngineName,
-    Foldable,
     LogForm,
     Model,
-    Remembering,
-    ServerHeaders,
     Store,
-    TurnMaxDepth,
-    TurnMaxTokens,
-    TurnTimeout,
-    Variables,
-    WithoutTools,
 )
 
 if TYPE_CHECKING:
-    from anabranch._budget import Limits
     from anabranch.cli._chat_parts import ChatParts
     from anabranch.cli._endpoint import Endpoint
 
@@ -50,39 +40,24 @@ class AgentOptions:
 
     model: Model = None
     store: Store = None
-    max_tokens: TurnMaxTokens = None
-    max_depth: TurnMaxDepth = None
-    timeout: TurnTimeout = None
-    header: ServerHeaders = None
-    env: Variables = None
-    tools: ChosenTools = None
-    without: WithoutTools = None
-    folding: Foldable = False
-    memory: Remembering = False
+    turn: TurnOptions = TurnOptions()
     engine: EngineName = None
     version: CodeVersion = None
 
-    def limits(self) -> Limits:
-        return turn_limits_of(self.max_tokens, self.max_depth, self.timeout)
-
     def parts(self, targets: tuple[str, ...]) -> ChatParts:
-        from anabranch.agents import BranchSelf
         from anabranch.cli import _chat_parts as chat
 
-        if targets or self.header or self.env:
-            choice = (self.tools or (), self.without or ())
-            tools = chat.tools_of(targets, self.header or (), self.env or (), choice)
-        else:
-            tools = [BranchSelf(), chat.game()]
+        tools = chat.tools_of(targets, self.turn)
+        if not (targets or self.turn.header or self.turn.env):
+            tools.append(chat.game())
         without = chat.WithoutModel() if targets else chat.DemoModel()
         return chat.parts_around(
             tools,
             chat.opened_model(self.model) or without,
             name=self.model,
             store=self.store,
+            turn=self.turn,
             engine=self.engine,
-            folding=self.folding,
-            memory=self.memory,
             version=self.version,
         )
 
@@ -137,7 +112,7 @@ def web_command(  # noqa: PLR0913 - options
     if max_backlog is not None and max_backlog < 1:
         raise UsageError(f"--max-backlog must be at least 1, not {max_backlog}.")
     endpoint.check()
-    limits, parts = agent.limits(), agent.parts(targets)
+    limits, parts = agent.turn.limits(), agent.parts(targets)
     with endpoint.listen() as listener:
         place = f"[{host}]" if ":" in host else host
         address = f"http://{place}:{listener.getsockname()[1]}/"
@@ -220,7 +195,7 @@ def worker_command(
         raise UsageError(f"--per-user must be at least 1, not {per_user}.")
     if not 0 <= grace < threading.TIMEOUT_MAX:
         raise UsageError(f"--grace is a number of seconds, 0 or more, not {grace:g}.")
-    limits, parts = agent.limits(), agent.parts(targets)
+    limits, parts = agent.turn.limits(), agent.parts(targets)
     if parts.engine is None:
         raise UsageError(
             "A worker needs an engine that it shares with others: give --engine dbos."

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli._option_values import store_url
-from anabranch.cli._options import STORE
+from anabranch.cli._options import STORE, store_url
 from anabranch.messages import TextBlock
 from anabranch.stores import open_tree_store
 from anabranch.tree import HEAD, Node, Ref, Thread

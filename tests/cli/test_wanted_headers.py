@@ -18,8 +18,7 @@ from anabranch._context import BranchContext
 from anabranch._terminal import CommandError, FailedError
 from anabranch.agents import RemoteTools
 from anabranch.cli._connection import open_session, server_of
-from anabranch.cli._option_values import headers_of
-from anabranch.cli._options import Era
+from anabranch.cli._options import Era, headers_of
 from anabranch.cli._tool_summaries import summaries_of
 from tests.mcp.harness import asgi, serving
 

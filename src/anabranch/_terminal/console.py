@@ -33,7 +33,9 @@ class Console:
 
     def __init__(self, stream: TextIO | None = None, *, interactive: bool | None = None) -> None:
         self.stream: TextIO = stream or sys.stderr
-        self.interactive: bool = _is_terminal() if interactive is None else interactive
+        self.interactive: bool = (
+            sys.stdin.isatty() and sys.stderr.isatty() if interactive is None else interactive
+        )
         self.region: LiveRegion | None = None
         """The text that the terminal redraws below the last line, if there is any."""
         self._turn = anyio.Lock()
@@ -90,7 +92,3 @@ def _in_lines(text: str, stream: TextIO) -> str:
     columns = os.get_terminal_size(stream.fileno()).columns or COLUMNS
     wrapped = partial(wrap, width=columns, break_long_words=False, break_on_hyphens=False)
     return "\n".join(part for line in text.split("\n") for part in wrapped(line) or [""])
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()

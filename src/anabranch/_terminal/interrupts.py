@@ -50,7 +50,9 @@ def run_command(work: Callable[[Unpack[Arguments]], Awaitable[T]], *arguments: *
     """
 
     async def main() -> T:
-        numbers = [signal.SIGINT, *filter(_is_default, ENDING)]
+        # Nohup and host programs set handlers, which stay.
+        default = [each for each in ENDING if signal.getsignal(each) is signal.SIG_DFL]
+        numbers = [signal.SIGINT, *default]
         with anyio.CancelScope() as scope, on_interrupt(scope.cancel, numbers) as interrupts:
             try:
                 result = await work(*arguments)
@@ -135,11 +137,6 @@ class Interrupts:
 def _say_still_running() -> None:
     with suppress(OSError):  # the terminal closed
         sys.stderr.write(STILL_RUNNING)
-
-
-def _is_default(number: signal.Signals) -> bool:
-    """Return whether a signal has its default effect; nohup and host programs set handlers."""
-    return signal.getsignal(number) is signal.SIG_DFL
 
 
 @contextmanager

@@ -24,7 +24,7 @@
     _memory_commands.py               anabranch memory: notes from earlier work
     _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen
 
-    _options.py, _option_values.py    options that several commands share, and the reading of their texts
+    _options.py                       options that several commands share, and the reading of their texts
     _memory.py                        the memory and the branches that --memory and --folding open
     _answering.py                     a tool's arguments, and the answerer of its questions
     _targets.py                       the forms of a TARGET, and the loading of its tools

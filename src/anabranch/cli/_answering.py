@@ -14,9 +14,8 @@ from anabranch._terminal import UsageError
 from anabranch._text import read_json
 
 if TYPE_CHECKING:
-    from anabranch._asking import AnsweringPolicy, Sampler
+    from anabranch._asking import Sampler
     from anabranch._terminal import Answers, Console, Respondent
-    from anabranch.cli._options import SampleRules
 
 
 def new_respondent(console: Console, model: str | None, answers: Path | None) -> Respondent:
@@ -24,20 +23,6 @@ def new_respondent(console: Console, model: str | None, answers: Path | None) ->
     from anabranch._terminal import Respondent
 
     return Respondent(console, sampler=open_sampler(model), answers=read_answers(answers))
-
-
-def new_policy(rules: SampleRules) -> AnsweringPolicy:
-    from anabranch._asking import AnsweringPolicy
-
-    try:
-        return AnsweringPolicy(
-            confirm_samples=rules.confirm_samples,
-            max_samples_per_minute=rules.max_samples,
-            never_for_tools=rules.no_samples_for,
-            never_for_servers=rules.no_samples_for,
-        )
-    except ValueError as error:
-        raise UsageError(f"{error}.") from error
 
 
 def open_sampler(model: str | None) -> Sampler | None:

@@ -23,9 +23,7 @@ WIDTH = 70
 def draw_list(calls: Sequence[Listed]) -> list[str]:
     if not calls:
         return ["No calls."]
-    name, tool = (
-        max(len(text) for text in texts) for texts in zip(*map(_names, calls), strict=True)
-    )
+    name, tool = max(len(each.id) for each in calls), max(len(each.tool) for each in calls)
     return [
         f"{each.id:<{name}}  {each.tool:<{tool}}  {each.state:<7}  {_date(each.started)}"
         f"  {each.version}".rstrip()
@@ -77,10 +75,6 @@ def old_ways_of(found: Sequence[Replayed]) -> list[str]:
 def draw_undone(done: Undone) -> list[str]:
     steps = [f"  undone  {each}" for each in done.undone]
     return [f"{done.id}  {done.tool}  {done.state}", *steps, *(f"  left    {n}" for n in done.left)]
-
-
-def _names(call: Listed) -> tuple[str, str]:
-    return call.id, call.tool
 
 
 def _round(each: RecordedRound) -> str:

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
-from anabranch.cli._option_values import limits_of
-from anabranch.cli._options import ChatTargets, Foldable, Model, Remembering, Store, Variables
+from anabranch.cli._options import (
+    ChatTargets,
+    Foldable,
+    Model,
+    Remembering,
+    Store,
+    Variables,
+    limits_of,
+)
 
 if TYPE_CHECKING:
     from anabranch._budget import Limits

@@ -22,7 +22,7 @@ from anabranch.cli._answering import open_sampler
 from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._demo_tool import Outcome, PickCard, pick_card
 from anabranch.cli._memory import learning, open_bank, open_branches
-from anabranch.cli._option_values import headers_of, store_url, variables_of
+from anabranch.cli._options import headers_of, store_url, variables_of
 from anabranch.cli._stores import open_engine
 from anabranch.cli._targets import Found, is_server, load
 from anabranch.engines import Engine

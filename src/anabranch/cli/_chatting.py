@@ -46,8 +46,7 @@ from anabranch.cli._chat_parts import (
     opened_model,
     parts_around,
 )
-from anabranch.cli._option_values import store_url
-from anabranch.cli._options import MODEL, STORE, of_tools
+from anabranch.cli._options import MODEL, STORE, of_tools, store_url
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError
 from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread, state_of_reply

@@ -6,8 +6,8 @@ the options that its own code sets, and the command reports them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +19,7 @@ from anabranch._asking import Sampler
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal import UsageError
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._option_values import store_url
+from anabranch.cli._options import store_url
 from anabranch.cli._serve_command import AgentTools, Asking, Persistence
 from anabranch.cli._targets import Found, is_fastmcp, load, name_of
 from anabranch.errors import StoreError
@@ -81,13 +81,15 @@ class ServerRecipe:
             raise UsageError(str(error)) from error
         url = self.persistence.store
         store: str | TreeStore | None = url
-        if url and (
-            self.agent_tools.memory or self.agent_tools.folding
-        ):  # the branches share the connections of the calls
-            options, store = _beside_calls(options, url)
+        if url and (self.agent_tools.memory or self.agent_tools.folding):
+            try:  # the branches share the connections of the calls
+                calls, store = open_stores(url)
+            except StoreError as error:
+                raise UsageError(str(error)) from error
+            options = replace(options, store=calls)
         with completed_by(options) as unused:
             found = load(self.targets)
-        jobs = self._add_agent_tools(found, store, sampler)
+        around = self._add_agent_tools(found, store, sampler)
         if (found.servers or found.fastmcp) and self.name is not None:
             unused.add("name")
         server: AnyServer = (
@@ -97,18 +99,18 @@ class ServerRecipe:
         )
         given = sampler or store or self.limits != UNLIMITED
         note = ITS_OWN if given and found.fastmcp and not found.tools else ""
-        return MadeServer(server, unused, _doing(jobs), note)
+        return MadeServer(server, unused, around, note)
 
     def _add_agent_tools(
         self,
         found: Found,
         store: str | TreeStore | None,
         sampler: Sampler | None,
-    ) -> list[AbstractAsyncContextManager[None]]:
-        """Add the tools of ``--folding`` and ``--memory``; return their background jobs."""
+    ) -> AbstractAsyncContextManager[None]:
+        """Add the tools of ``--folding`` and ``--memory``; return a context for their work."""
         wanted = self.agent_tools
         if not (wanted.folding or wanted.memory):
-            return []
+            return nullcontext()
         from anabranch.cli._memory import expiring, learning, open_bank, open_branches
         from anabranch.folding import folding_tools
         from anabranch.memory import memory_tools
@@ -121,24 +123,13 @@ class ServerRecipe:
             found.add(*folding_tools(branches))
         if wanted.memory and bank is not None:
             found.add(*memory_tools(bank))
-        return [learning(bank, learner), expiring(branches)]
 
+        @asynccontextmanager
+        async def working() -> AsyncGenerator[None]:
+            async with learning(bank, learner), expiring(branches):
+                yield
 
-def _beside_calls(options: ServerOptions, url: str) -> tuple[ServerOptions, TreeStore]:
-    """Return the options with an open store of calls, and a tree store over its connections."""
-    try:
-        calls, trees = open_stores(url)
-    except StoreError as error:
-        raise UsageError(str(error)) from error
-    return replace(options, store=calls), trees
-
-
-@asynccontextmanager
-async def _doing(jobs: Iterable[AbstractAsyncContextManager[None]]) -> AsyncGenerator[None]:
-    async with AsyncExitStack() as running:
-        for job in jobs:
-            await running.enter_async_context(job)
-        yield
+        return working()
 
 
 def server_options(
@@ -173,7 +164,7 @@ def assemble_fastmcp(found: Found, options: ServerOptions) -> FastMCP[Any]:
             "A FastMCP server cannot be merged with another server: serve them one by one, as"
             " TARGET:attribute."
         )
-    there = {tool.name for tool in anyio.run(server.list_tools)}
+    there = tool_names(server)
     new = [tool for tool in found.tools if tool.name not in there]
     try:
         if new:

@@ -14,12 +14,11 @@ from typing import Annotated, Final, Literal
 from cyclopts import Parameter
 
 from anabranch._terminal import FailedError, UsageError
-from anabranch.cli._option_values import read_tokens
-from anabranch.cli._options import SESSION_TTL, TOKEN, AccessLog, LogForm
+from anabranch.cli._options import TOKEN, AccessLog, LogForm, read_tokens
 
 LEAST = 8
 """The minimum share of a caller: a client has a few requests in progress."""
-PORTS = range(2**16)
+SESSION_TTL = 1800.0
 _WRONG_HOST = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -133,7 +132,7 @@ class Endpoint:
                 "Over stdio, no other process can call. Give --token with --transport http."
             )
         read_tokens(self.token)
-        if self.port not in PORTS:
+        if not 0 <= self.port < 2**16:
             raise UsageError(f"There is no port {self.port}. Choose one from 0 to 65535.")
         if self.transport == "http" and not (is_loopback(self.host) or self.allowed_host):
             raise UsageError(

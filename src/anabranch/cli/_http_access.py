@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from anabranch._health import Health, Watched
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_shares import SharedRequests
-from anabranch.cli._option_values import read_tokens
+from anabranch.cli._options import read_tokens
 from anabranch.cli._targets import is_fastmcp
 
 if TYPE_CHECKING:

@@ -1,29 +1,32 @@
-"""Options that several commands share: their names, help texts and environment variables."""
+"""Options that several commands share, with their help, and the values read from their texts.
+
+Each function refuses an invalid text, and names its option.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
+from platformdirs import user_data_path
 
+from anabranch._terminal import UsageError
 from anabranch._text import LogFormat
-from anabranch.cli._option_values import headers_of, limits_of, variables_of
 
 if TYPE_CHECKING:
     from anabranch._budget import Limits
 
 MODEL = "ANABRANCH_MODEL"
 STORE = "ANABRANCH_STORE"
-ENGINE = "ANABRANCH_ENGINE"
 
 TOKEN = "ANABRANCH_TOKEN"  # noqa: S105 - the name of a variable
-WEB_TOKEN = "ANABRANCH_WEB_TOKEN"  # noqa: S105 - the name of a variable
-
-SESSION_TTL = 1800.0
-"""Seconds without a request after which a session ends."""
 
 Era: TypeAlias = Literal["auto", "modern", "handshake", "saga"]
 
@@ -141,16 +144,6 @@ Limit: TypeAlias = Annotated[
 Yes: TypeAlias = Annotated[
     bool, Parameter(negative=(), help="Skip the confirmation. Required without a terminal.")
 ]
-EngineName: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        name="--engine",
-        env_var=ENGINE,
-        help="Engine that gives the runs of a chat to workers. in-process (default): this process does "
-        "its runs itself. dbos: DBOS in the Postgres of the --store. postgresql://…: DBOS in this "
-        "Postgres. ?schema=NAME sets the schema of DBOS's tables; give each application its own.",
-    ),
-]
 Foldable: TypeAlias = Annotated[
     bool,
     Parameter(
@@ -169,15 +162,6 @@ Remembering: TypeAlias = Annotated[
         help="Offer the tools memory_search, memory_record and memory_feedback. The --model makes notes "
         "of branches whose branch_create or branch_return sets extract_memory. The --store keeps the notes; default: a "
         "file in your data directory. No TARGET is required.",
-    ),
-]
-
-
-SharedMemory: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        help="Name of a project, for --memory: all callers read its notes, and add notes with "
-        'scope="project". Default: callers with different tokens share no notes.',
     ),
 ]
 
@@ -214,30 +198,6 @@ class ReachOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleRules:
-    """The rules for the samples of a call."""
-
-    confirm_samples: Annotated[
-        bool, Parameter(negative="", help="Ask you before the model answers a sample.")
-    ] = False
-    max_samples: Annotated[
-        int | None,
-        Parameter(
-            name="--max-samples-per-minute",
-            help="Maximum samples in a minute. The command refuses further samples.",
-        ),
-    ] = None
-    no_samples_for: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            help="Tool or target for which the command refuses samples. Repeatable.",
-        ),
-    ] = ()
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
     """The limits of a call."""
 
@@ -259,3 +219,65 @@ class CallLimits:
 def of_tools(limits: Limits) -> Limits:
     """Return a turn's ``limits`` for each of its tool calls, without tokens, which it counts."""
     return replace(limits, max_tokens=None)
+
+
+SHORTEST = 16
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_.~+/-]+=*")
+_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+def read_tokens(text: str | None) -> tuple[str, ...]:
+    tokens = tuple(each for each in (text or "").split(",") if each)
+    for each in tokens:
+        if len(each) < SHORTEST:
+            raise UsageError(
+                f"A token has at least {SHORTEST} characters. Make one: openssl rand -hex 32"
+            )
+        if not _TOKEN.fullmatch(each):
+            raise UsageError("A token consists of letters, digits and -._~+/ (and = at its end).")
+    return tokens
+
+
+def headers_of(token: str | None, lines: Iterable[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not (colon and _NAME.fullmatch(name) and value.isprintable() and value.isascii()):
+            raise UsageError(f"{name!r} is not a header. Write --header 'Name: value'.")
+        headers[name] = value.strip()
+    if token is not None:
+        (only,) = read_tokens(token) or ("",)
+        headers["Authorization"] = f"Bearer {only}"
+    return headers
+
+
+def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
+    from anabranch._budget import Limits
+
+    given = {"--max-tokens": max_tokens, "--max-depth": max_depth, "--timeout": timeout}
+    for option, value in given.items():
+        if value is not None and not 0 <= value < math.inf:
+            raise UsageError(f"{option} must be a number from 0 up, not {value:g}.")
+    return Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
+
+
+def variables_of(given: Iterable[str]) -> dict[str, str]:
+    """Return the variables ``NAME=value``; ``NAME`` alone has its value in this process."""
+    variables: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not name or "\0" in each:
+            raise UsageError("--env takes the name of a variable, or NAME=value.")
+        if not equals and name not in os.environ:
+            raise UsageError(
+                f"The variable {name} of --env is not set. Set it, or give {name}=value."
+            )
+        variables[name] = value if equals else os.environ[name]
+    return variables
+
+
+def store_url(given: str | None) -> str:
+    """Return the URL given as ``--store``; by default, the URL of a file in the data directory."""
+    if given:
+        return given
+    return f"sqlite:///{user_data_path('anabranch', appauthor=False) / 'anabranch.db'}"

@@ -22,7 +22,6 @@ from anabranch.cli._options import (
     Foldable,
     Model,
     Remembering,
-    SharedMemory,
     SourceTarget,
 )
 from anabranch.mcp import GRACE, HEARTBEAT, TTL, SamplerMode
@@ -111,7 +110,13 @@ class AgentTools:
 
     folding: Foldable = False
     memory: Remembering = False
-    shared_memory: SharedMemory = None
+    shared_memory: Annotated[
+        str | None,
+        Parameter(
+            help="Name of a project, for --memory: all callers read its notes, and add notes with "
+            'scope="project". Default: callers with different tokens share no notes.',
+        ),
+    ] = None
 
 
 def serve_command(

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 from platformdirs import user_data_path
 
 from anabranch._terminal import FailedError, UsageError, run_command
-from anabranch.cli._option_values import store_url
+from anabranch.cli._options import store_url
 from anabranch.errors import StoreError, needs_extra
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,13 +26,13 @@ from anabranch.cli._options import (
     EraOption,
     Model,
     ReachOptions,
-    SampleRules,
     SourceTarget,
     Target,
     ToolName,
 )
 
 if TYPE_CHECKING:
+    from anabranch._asking import AnsweringPolicy
     from anabranch.cli._tool_summaries import ToolSummary
 
 
@@ -84,6 +85,44 @@ def _summaries(target: str, reach: ReachOptions) -> list[ToolSummary]:
     return run_command(summaries_of, target, reach.headers, reach.variables)
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRules:
+    """The rules for the samples of a call."""
+
+    confirm_samples: Annotated[
+        bool, Parameter(negative="", help="Ask you before the model answers a sample.")
+    ] = False
+    max_samples: Annotated[
+        int | None,
+        Parameter(
+            name="--max-samples-per-minute",
+            help="Maximum samples in a minute. The command refuses further samples.",
+        ),
+    ] = None
+    no_samples_for: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            help="Tool or target for which the command refuses samples. Repeatable.",
+        ),
+    ] = ()
+
+    def policy(self) -> AnsweringPolicy:
+        """Return the policy that the rules describe."""
+        from anabranch._asking import AnsweringPolicy
+
+        try:
+            return AnsweringPolicy(
+                confirm_samples=self.confirm_samples,
+                max_samples_per_minute=self.max_samples,
+                never_for_tools=self.no_samples_for,
+                never_for_servers=self.no_samples_for,
+            )
+        except ValueError as error:
+            raise UsageError(f"{error}.") from error
+
+
 def call_command(  # noqa: PLR0913 - the options of the command
     target: Target,
     tool: Annotated[
@@ -108,7 +147,7 @@ def call_command(  # noqa: PLR0913 - the options of the command
     ] = False,
 ) -> None:
     from anabranch._terminal import Console, log_to_stderr, run_command
-    from anabranch.cli._answering import new_policy, new_respondent
+    from anabranch.cli._answering import new_respondent
     from anabranch.cli._calling import call
     from anabranch.cli._output import print_json
 
@@ -126,7 +165,7 @@ def call_command(  # noqa: PLR0913 - the options of the command
         pairs=values,
         json_text=json_text,
         era=era,
-        policy=new_policy(rules),
+        policy=rules.policy(),
         limits=narrowed,
         headers=headers,
         variables=variables,

@@ -18,15 +18,15 @@ from cyclopts import Parameter
 from anabranch._terminal import UsageError
 from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._options import (
-    WEB_TOKEN,
     AccessLog,
     ChatTargets,
     CodeVersion,
-    EngineName,
     LogForm,
     Model,
     Store,
 )
+
+WEB_TOKEN = "ANABRANCH_WEB_TOKEN"  # noqa: S105 - the name of a variable
 
 if TYPE_CHECKING:
     from anabranch.cli._chat_parts import ChatParts
@@ -41,7 +41,16 @@ class AgentOptions:
     model: Model = None
     store: Store = None
     turn: TurnOptions = TurnOptions()
-    engine: EngineName = None
+    engine: Annotated[
+        str | None,
+        Parameter(
+            env_var="ANABRANCH_ENGINE",
+            help="Engine that gives the runs of a chat to workers. in-process (default): this process "
+            "does its runs itself. dbos: DBOS in the Postgres of the --store. postgresql://…: DBOS in "
+            "this Postgres. ?schema=NAME sets the schema of DBOS's tables; give each application its "
+            "own.",
+        ),
+    ] = None
     version: CodeVersion = None
 
     def parts(self, targets: tuple[str, ...]) -> ChatParts:

@@ -119,7 +119,9 @@ class ScriptedModel:
         whole = SampleReply(content=tuple(content), model=self.name, stop_reason=stop_reason)
         ended = ended_at_stop(whole, request)
         usage = Usage(
-            input_tokens=_estimate(request.messages)
+            input_tokens=sum(
+                _block_tokens(block) for message in request.messages for block in message.content
+            )
             + estimate_tokens(request.system_prompt or "")
             + sum(
                 estimate_tokens(encodable(tool).model_dump_json()) for tool in request.tools or ()
@@ -192,10 +194,6 @@ def _fresh_ids(request: SampleRequest) -> Iterator[str]:
         number += 1
         if (fresh := f"call_{number}") not in used:
             yield fresh
-
-
-def _estimate(messages: Iterable[Message]) -> int:
-    return sum(_block_tokens(block) for message in messages for block in message.content)
 
 
 def _block_tokens(block: Block) -> int:

@@ -8,7 +8,7 @@ adjacent if no other place is on the path between them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.tree._names import BranchNamer, find_node
@@ -80,15 +80,7 @@ class Navigator:
 
     def below(self, node_id: str | None) -> list[Node]:
         """Return the nearest nodes below at which a user can continue, in order."""
-        found: list[Node] = []
-        pending = list(reversed(self.children(node_id)))
-        while pending:
-            node = pending.pop()
-            if self.is_place(node):
-                found.append(node)
-            else:
-                pending += reversed(self.children(node.id))
-        return found
+        return self._first_below(node_id, self.is_place)
 
     def siblings(self, node_id: str) -> tuple[list[Node], int]:
         """Return the places below the same place above, and the index of this place among them.
@@ -147,17 +139,20 @@ class Navigator:
 
     def leaves(self, node_id: str | None) -> list[Node]:
         """Return the leaves below a node, in the order of the tree; a leaf returns itself."""
+        if node_id is not None and not self.children(node_id):
+            return [self.nodes[node_id]]
+        return self._first_below(node_id, lambda node: not self.children(node.id))
+
+    def _first_below(self, node_id: str | None, ends: Callable[[Node], bool]) -> list[Node]:
+        """Return the nodes below for which ``ends`` is true, and none below such a node."""
         found: list[Node] = []
         pending = list(reversed(self.children(node_id)))
-        if node_id is not None and not pending:
-            return [self.nodes[node_id]]
         while pending:
             node = pending.pop()
-            children = self.children(node.id)
-            if children:
-                pending += reversed(children)
-            else:
+            if ends(node):
                 found.append(node)
+            else:
+                pending += reversed(self.children(node.id))
         return found
 
     def _upwards(self, node_id: str | None) -> Iterator[Node]:

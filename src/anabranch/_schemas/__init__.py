@@ -9,7 +9,16 @@ from anabranch._schemas.foreign import (
     misfit,
     misfits,
 )
-from anabranch._schemas.form_fields import LEAVE_OUT, Field, Form, LeaveOut, Option, Options, Value
+from anabranch._schemas.form_fields import (
+    LEAVE_OUT,
+    Field,
+    Form,
+    LeaveOut,
+    Option,
+    Options,
+    Value,
+    between,
+)
 from anabranch._schemas.form_reading import FormReader
 from anabranch._schemas.form_schemas import protocol_field, with_text_choices
 from anabranch._schemas.name_value import misfits_of, read_pairs, split_pairs

@@ -69,6 +69,15 @@ class Items(Options):
     type: Literal["string", "integer", "number"] = "string"
 
 
+def between(least: object, most: object, unit: str) -> str:
+    """Return two limits in words; empty if both are ``None``."""
+    if least is not None and most is not None:
+        return f"{least} to {most}{unit}"
+    if least is not None:
+        return f"at least {least}{unit}"
+    return "" if most is None else f"at most {most}{unit}"
+
+
 class Field(Options):
     """The schema of one field. Source: MCP 2026-07-28, ``PrimitiveSchemaDefinition``."""
 
@@ -121,12 +130,8 @@ class Field(Options):
             (self.min_length, self.max_length, " characters"),
             (self.min_items, self.max_items, " entries" if self.is_typed_list else " choices"),
         ):
-            if least is not None and most is not None:
-                return f"{least} to {most}{unit}"
-            if least is not None:
-                return f"at least {least}{unit}"
-            if most is not None:
-                return f"at most {most}{unit}"
+            if words := between(least, most, unit):
+                return words
         return None
 
     def read(self, text: str, *, required: bool) -> JsonValue | LeaveOut:

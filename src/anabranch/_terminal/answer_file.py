@@ -132,7 +132,6 @@ def names_of(step_id: str) -> frozenset[str]:
 
 
 def first_attempt(step_id: str) -> str:
-    """Return the id of the first attempt at a step; ``step_id`` may name a later attempt."""
     return re.sub(r"~\d+$", "", step_id)
 
 

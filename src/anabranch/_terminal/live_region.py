@@ -25,7 +25,6 @@ class LiveRegion:
         return self._console.width
 
     def print(self, shown: RenderableType) -> None:
-        """Print above the region, and break long lines between words."""
         self._console.print(shown)
 
     @contextmanager

@@ -97,7 +97,6 @@ class Browser(App[str]):
     # -- actions ------------------------------------------------------------------------------
 
     def action_continue(self) -> None:
-        """Exit with the node under the cursor as the result."""
         node = self._widget.cursor_node
         if node is not None and node.data is not None:
             self.exit(node.data)
@@ -107,7 +106,6 @@ class Browser(App[str]):
         self.exit(return_code=LeftError.status)
 
     def action_ask(self) -> None:
-        """Open the field that takes a label, a branch or an id."""
         field = self.query_one("#find", Input)
         field.add_class("open")
         field.value = ""

@@ -35,8 +35,6 @@ PAGE = 100
 
 
 class OfferedTools:
-    """The tools of some targets, with which recorded calls run."""
-
     def __init__(self, targets: Sequence[str]) -> None:
         for target in targets:
             if is_url(target):

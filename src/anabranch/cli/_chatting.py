@@ -118,7 +118,6 @@ def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
 
 
 def data_folder() -> Path:
-    """Return the folder for the data that chats store next to conversations."""
     return user_data_path("anabranch", appauthor=False)
 
 

@@ -85,7 +85,6 @@ def example(*lines: str) -> str:
 
 
 def command_group(name: str, sample: str) -> App:
-    """Return the app of a command with subcommands; its help shows the example ``sample``."""
     return App(
         name=name,
         version=installed_version,

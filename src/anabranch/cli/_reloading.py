@@ -114,7 +114,6 @@ class ReloadedTools:
                         break
 
     async def _connect(self, found: Found) -> None:
-        """Connect to the servers that the targets have made, and disconnect from earlier ones."""
         remote = RemoteTools(*found.connectable)
         try:
             await remote.__aenter__()

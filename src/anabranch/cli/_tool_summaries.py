@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from anabranch._schemas import Form
+from anabranch._schemas import Form, between
 from anabranch._terminal import UsageError
 from anabranch.cli._targets import is_server, load
 from anabranch.tool import Tool
@@ -86,18 +86,10 @@ def _plain(schema: Schema, definitions: Schema, depth: int) -> str:
     fields = schema.get("properties")
     if kind == "object" and isinstance(fields, Mapping) and fields:
         words = f"an object with {', '.join(map(str, cast('Schema', fields)))}"
-    notes = [_between(schema.get(low), schema.get(high), unit) for low, high, unit in _BOUNDS]
+    notes = [between(schema.get(low), schema.get(high), unit) for low, high, unit in _BOUNDS]
     if "pattern" in schema:
         notes.append(f"matching {schema['pattern']}")
     return ", ".join([words, *(note for note in notes if note)])
-
-
-def _between(least: object, most: object, unit: str) -> str:
-    if least is not None and most is not None:
-        return f"{least} to {most}{unit}"
-    if least is not None:
-        return f"at least {least}{unit}"
-    return "" if most is None else f"at most {most}{unit}"
 
 
 LONGEST_DEFAULT = 20
@@ -212,7 +204,6 @@ async def summaries_of(
 
 
 def overview(target: str, tools: Sequence[ToolSummary]) -> str:
-    """Return one line for each tool of ``target``, and the next commands to try."""
     if not tools:
         return f"{target} offers no tools."
     calls = [f"{each.name} {each.usage}".rstrip() for each in tools]

@@ -98,7 +98,6 @@ def local_time(seconds: float) -> str:
 
 
 def names_of(tree: Tree, node_id: str) -> list[str]:
-    """Return the refs that point at a node, the head last."""
     names = [name for name, target in tree.refs.items() if target == node_id]
     return sorted(names, key=lambda name: (name == HEAD, name))
 

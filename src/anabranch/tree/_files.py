@@ -76,11 +76,7 @@ def _short(name: str) -> str:
 
 
 async def store_files(store: TreeStore, thread_id: str, content: Iterable[B]) -> tuple[B, ...]:
-    """Return blocks with references in place of base64, after storing the bytes in the thread.
-
-    Raises:
-        StoreError: if the store failed.
-    """
+    """Return blocks with references in place of base64, after storing the bytes in the thread."""
     files: dict[str, bytes] = {}
     blocks: list[B] = []
     for block in content:
@@ -121,9 +117,6 @@ async def load_files(
     """Return messages with the bytes of the thread's files in place of references.
 
     A text file becomes its text. A file that the thread does not have becomes a line that says so.
-
-    Raises:
-        StoreError: if the store failed.
     """
     digests = digests_in(message.content for message in messages)
     if not digests:

@@ -138,11 +138,7 @@ class Branches:
 
 
 class BranchNamer:
-    """Gives each node of a thread the name of its branch, parents before children.
-
-    Attributes:
-        branches: the branches of all nodes that were added.
-    """
+    """Gives each node of a thread the name of its branch, parents before children."""
 
     def __init__(self) -> None:
         self._of: dict[str, str] = {}

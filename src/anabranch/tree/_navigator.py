@@ -18,12 +18,8 @@ from anabranch.tree._threads import HEAD, Node, Tree
 class Navigator:
     """An index of a thread that finds the nodes around a node without reading the store.
 
-    The id of its node names a place. ``None`` is the place above the roots.
-
-    Attributes:
-        tree: the thread.
-        nodes: the nodes of the thread, by id.
-        labels: the labels of each node that has one, by id.
+    The id of its node names a place. ``None`` is the place above the roots. ``labels`` has the
+    labels of each node that has one, by id.
     """
 
     def __init__(self, tree: Tree) -> None:

@@ -78,13 +78,10 @@ def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
 def provider_blocks(nodes: Iterable[Node], results: Results) -> dict[str, tuple[Block, ...]]:
     """Return the blocks that a provider receives for each node of a tree, by node id.
 
-    A node has the same blocks on every path. Tool uses have the ids under which they are sent.
-    Results of tools are at the beginning of the user's next node, and never at an assistant's.
-    Questions and answers, which no provider receives, have their own content.
-
-    Args:
-        nodes: the nodes of a tree, parents before children.
-        results: the results that these nodes hold.
+    Parents come before children in ``nodes``. A node has the same blocks on every path. Tool uses
+    have the ids under which they are sent. Results of tools are at the beginning of the user's next
+    node, and never at an assistant's. Questions and answers, which no provider receives, have their
+    own content.
     """
     below: dict[str | None, list[Node]] = {}
     for node in nodes:

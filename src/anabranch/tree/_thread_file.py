@@ -105,15 +105,11 @@ def thread_to_json(tree: Tree, files: Mapping[str, bytes] | None = None) -> dict
 
 
 def thread_from_json(text: bytes, new_id: NewId, now: float) -> LoadedThread:
-    """Return the thread in ``text``, with new ids.
+    """Return the thread in ``text``, which may also be an export, with new ids.
 
-    Args:
-        text: the JSON of :func:`thread_to_json` or of an export.
-        new_id: returns a new id for a ``"thread"`` or a ``"node"``.
-        now: the time of creation of the new thread, in seconds since the epoch.
+    ``now`` is the time of creation of the new thread, in seconds since the epoch.
 
-    Raises:
-        ValueError: if the text is not a thread; the message names the place of the fault.
+    Raises ``ValueError`` if the text is not a thread; the message names the place of the fault.
     """
     try:
         saved = _Saved.model_validate_json(text)

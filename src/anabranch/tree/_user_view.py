@@ -36,10 +36,7 @@ ERROR = "error"
 def state_of(node: Node, walk: Navigator, known: Path | Tree) -> str:
     """Return the state in which a node ended, such as stopped; empty for most nodes.
 
-    Args:
-        node: the node.
-        walk: the thread of the node.
-        known: the thread, or the path to the node.
+    ``known`` is the thread, or the path to the node.
     """
     if node.kind == "question":
         return _state_of_question(node, walk, known.results)
@@ -130,11 +127,8 @@ def text_for_user(node: Node) -> str:
 class RefusedBlock:
     """A block that a provider has refused.
 
-    Attributes:
-        node: the id of the block's node.
-        block: the number of the block among the blocks that the provider is sent for the node.
-        part: the number in a result of a tool; ``None`` outside of results.
-        line: the text that the model was sent in place of the block.
+    ``block`` is its number among the blocks that the provider is sent for the node, and ``part``
+    its number in a result of a tool. The model was sent the text ``line`` in its place.
     """
 
     node: str

@@ -22,20 +22,16 @@ from starlette.routing import Route
 from anabranch._elicitation import describe
 from anabranch.agents import FrontEnd, FrontEndResult
 from anabranch.chat._web.access import caller_of, full
-from anabranch.chat._web.call_results import all_results, ends_with_results, new_results
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
-from anabranch.chat._web.front_end_input import read_front_end
+from anabranch.chat._web.front_end_input import is_answer, read_front_end, results_in
 from anabranch.chat._web.message_input import RunInput, given_message
 from anabranch.chat._web.requests import ThreadBody, read_body
 from anabranch.chat._web.run_input import HEAD, Message, Place
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
-
-NEW = ""
-"""In place of the id of a new thread, to which no node belongs."""
 
 TITLE = 60
 LONGEST_RUN_ID = 200
@@ -53,16 +49,16 @@ def agui_route(conversations: Conversations) -> Route:
         caller = caller_of(request)
         caller.check_run()
         front_end = read_front_end(wanted, conversations.agent)
-        if not _is_answer(wanted):
+        if not is_answer(wanted):
             await _check_backlog(conversations, wanted, caller.principal)
         # Such a client already follows the thread.
         follows = request.headers.get("accept") == "application/json"
         with ExitStack() if follows else caller.open_stream() as place:
             said, files = None, dict[str, bytes]()
-            if not _is_answer(wanted):
+            if not is_answer(wanted):
                 said, files = given_message(wanted, _place(wanted))
             conversation = await _conversation(conversations, wanted, said, caller.principal)
-            results = await _results(conversations, conversation, wanted)
+            results = await results_in(wanted, conversations.agent, conversation.thread_id)
             if said is None:
                 after = await _resume(conversation, wanted, results, front_end)
             else:
@@ -87,19 +83,6 @@ def agui_route(conversations: Conversations) -> Route:
     return Route("/agui", run, methods=["POST"])
 
 
-def _is_answer(wanted: RunAgentInput) -> bool:
-    """Whether a run has only answers to the questions that the last run left open."""
-    return bool(wanted.resume) or ends_with_results(wanted.messages)
-
-
-async def _results(
-    conversations: Conversations, conversation: Conversation, wanted: RunAgentInput
-) -> dict[str, FrontEndResult]:
-    """Return the results of the front end's tools among the messages of a run."""
-    read = new_results if wanted.resume or not _is_answer(wanted) else all_results
-    return await read(conversations.agent, conversation.thread_id, wanted.messages)
-
-
 async def _check_backlog(
     conversations: Conversations, wanted: RunAgentInput, principal: str | None
 ) -> None:
@@ -120,7 +103,7 @@ async def _conversation(
     found = await conversations.find(wanted.thread_id, principal)
     if found is None and message is not None:
         name = _new_id(wanted.thread_id)
-        await TurnWork(conversations.agent, NEW).check(message)
+        await TurnWork(conversations.agent, "").check(message)  # no node belongs to a new thread
         now = conversations.agent.dependencies.clock.now()
         title = message.text or ", ".join(block.name for block in message.files)
         new = Thread(name, now, title=title[:TITLE], owner=principal)

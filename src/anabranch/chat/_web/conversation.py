@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 from anabranch._aio import run_shielded
@@ -144,21 +144,16 @@ class Conversation:
         """
         message = Message(text, at, tuple(files))
         await self._work.check(message)
-        async with self._lock:
-            turn = self._new_turn()
-            begins = started(self.log.shown_id, run_id, message, front_end)
+        async with self._lock, self._new_turn() as turn:
             try:
-                try:
-                    after = await turn.begin(begins)
-                except BusyError:
-                    if not (may_wait and await self._queue(run_id, message, front_end)):
-                        raise
-                    after = await self.log.last()
-                if turn.run is not None and results:
-                    await self._add_results(turn, results)
-                return after
-            finally:
-                await run_shielded(self._call_worker(turn))
+                after = await turn.begin(started(self.log.shown_id, run_id, message, front_end))
+            except BusyError:
+                if not (may_wait and await self._queue(run_id, message, front_end)):
+                    raise
+                after = await self.log.last()
+            if turn.run is not None and results:
+                await self._add_results(turn, results)
+            return after
 
     async def _queue(self, run_id: str, message: Message, front_end: FrontEnd | None) -> bool:
         """Queue a message behind a turn that waits for a time; return false if no turn waits so.
@@ -179,16 +174,13 @@ class Conversation:
         """
         async with self._lock:
             await self._work.retried_at(node_id)  # raises before a run starts
-            turn = self._new_turn()
-            try:
+            async with self._new_turn() as turn:
                 await turn.begin(started(self.log.shown_id, run_id))
                 try:
                     await self._work.go_back(node_id)
                 except ToolError:  # another process has retried the turn
                     await turn.succeed(is_empty=True)
                     raise
-            finally:
-                await run_shielded(self._call_worker(turn))
 
     async def _add_results(self, turn: LiveTurn, results: Mapping[str, FrontEndResult]) -> None:
         """Store the results of front-end tools; a result that comes too late is dropped."""
@@ -218,27 +210,25 @@ class Conversation:
             new = [each for each in checked if each is not None]
             if not new:
                 return await self.log.begun(run_id)
-            turn = self._new_turn()
-            current_turn.set(turn)
             begins = started(self.log.shown_id, run_id, front_end=front_end)
             try:
-                try:
-                    after = await turn.begin(begins)
-                except BusyError:  # the turn that runs takes the answers up
-                    after = await self.log.last()
-                    await turn.join(each.around for each in new)
-                for number, each in enumerate(new):
-                    at = each.around if number == 0 else None  # the first answer moves the end
-                    await add_reply(self._agent, each.question.id, each.reply, at=at)
-                if turn.run is None:  # the turn may have ended before the answers arrived
-                    with suppress(BusyError):
+                async with self._new_turn() as turn:
+                    current_turn.set(turn)
+                    try:
                         after = await turn.begin(begins)
+                    except BusyError:  # the turn that runs takes the answers up
+                        after = await self.log.last()
+                        await turn.join(each.around for each in new)
+                    for number, each in enumerate(new):
+                        at = each.around if number == 0 else None  # the first answer moves the end
+                        await add_reply(self._agent, each.question.id, each.reply, at=at)
+                    if turn.run is None:  # the turn may have ended before the answers arrived
+                        with suppress(BusyError):
+                            after = await turn.begin(begins)
             except QuestionAnsweredError:  # another process answered, and found this run
                 raise AnswerRefusedError("answered", ANSWERED) from None
             except QuestionExpiredError:  # the tool continues there
                 raise AnswerRefusedError("expired", TOO_LATE) from None
-            finally:
-                await run_shielded(self._call_worker(turn))
             if turn.run is None:
                 await self._right.look()  # the turn's process may die after its last look
             return after
@@ -255,26 +245,22 @@ class Conversation:
         """
         async with self._lock:
             other = await self._checks.another(question_id, given)
-            turn = self._new_turn()
-            current_turn.set(turn)
-            try:
-                await turn.begin(started(self.log.shown_id, run_id))
-                await add_reply(self._agent, question_id, other.reply, again=True, at=other.around)
-            except AnabranchError:
-                await turn.succeed(is_empty=True)
-                raise
-            finally:
-                await run_shielded(self._call_worker(turn))
+            async with self._new_turn() as turn:
+                current_turn.set(turn)
+                try:
+                    await turn.begin(started(self.log.shown_id, run_id))
+                    reply, at = other.reply, other.around
+                    await add_reply(self._agent, question_id, reply, again=True, at=at)
+                except AnabranchError:
+                    await turn.succeed(is_empty=True)
+                    raise
 
     async def finish_empty(self, run_id: str) -> int:
         """Report a run that has no work; return the number of the last event before the run."""
-        turn = self._new_turn()
-        try:
+        async with self._new_turn() as turn:
             after = await turn.begin(started(self.log.shown_id, run_id))
             await turn.succeed(is_empty=True)
-        finally:
-            await run_shielded(self._call_worker(turn))
-        return after
+            return after
 
     async def stop(self) -> bool:
         """Stop the unfinished run and wait for its end; return false if no run is unfinished.
@@ -287,6 +273,15 @@ class Conversation:
             await self._right.look()
             await self._look(self._right.now())
         return is_stopped
+
+    @asynccontextmanager
+    async def _new_turn(self) -> AsyncGenerator[LiveTurn]:
+        """Yield a turn without a run; a worker takes the run that has begun when the block ends."""
+        turn = LiveTurn(self.log, self._right)
+        try:
+            yield turn
+        finally:
+            await run_shielded(self._call_worker(turn))
 
     async def _call_worker(self, turn: LiveTurn) -> None:
         """Leave a started run to a worker; return the run's wake to the engine."""
@@ -327,10 +322,6 @@ class Conversation:
     # -- work of a worker ------------------------------------------------------------------
 
     async def advance(self, wake: Wake) -> None:
-        """Work on the run that waits, if there is one, until it ends or waits again."""
         async with self._advancing:
             new, self._new = self._new, None
             await self._runs.advance(new, wake)
-
-    def _new_turn(self) -> LiveTurn:
-        return LiveTurn(self.log, self._right)

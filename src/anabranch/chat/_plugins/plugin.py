@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -40,6 +41,7 @@ Shown: TypeAlias = tuple[Elicitation[Any] | str, str | Path | Traversable]
 PARAMETERS = ("params",)
 
 
+@dataclass(frozen=True, slots=True)
 class PluginServer:
     """The part of a plugin for the process that runs the tool.
 
@@ -49,12 +51,9 @@ class PluginServer:
         modules: the modules that show questions in the page, by key; a form shows the others.
     """
 
-    def __init__(
-        self, tool: CalledTool, exposure: Exposure, modules: Mapping[str, PageModule]
-    ) -> None:
-        self.tools: tuple[AgentTool, ...] = (tool,)
-        self.exposure = exposure
-        self.modules = modules
+    tools: tuple[AgentTool, ...]
+    exposure: Exposure
+    modules: Mapping[str, PageModule]
 
 
 class PluginClient:
@@ -185,7 +184,7 @@ class Plugin(Generic[T]):
         called = CalledTool(
             tool, concurrent_elicits=concurrent_elicits, elicits_in_branches=elicits_in_branches
         )
-        self.server: PluginServer = PluginServer(called, exposure, modules)
+        self.server: PluginServer = PluginServer((called,), exposure, modules)
         self.client: PluginClient = PluginClient(tool, handlers)
         self.mcp: Tool[T] = tool
 

@@ -34,7 +34,6 @@ class ChatScreen:
     def __init__(self, console: Console, replies: Replies) -> None:
         self._console = console
         self._replies = replies
-        self._session: Session | None = None
         self._shown: set[str] = set()
         self._uses: set[str] = set()
         self._branches: dict[str, str] = {}
@@ -43,11 +42,11 @@ class ChatScreen:
 
     def attach(self, session: Session) -> None:
         """Show ``session`` from now on; its listener must be :meth:`on_event`."""
-        self._session = session
+        self._session: Session = session
 
     def turn(self) -> AbstractContextManager[None]:
         """Show that the session waits for the model or a tool, until the end of the block."""
-        name = self._session.model_name if self._session is not None else NO_MODEL
+        name = self._session.model_name
         return self._replies.turn("the model" if name == NO_MODEL else name.rpartition("/")[2])
 
     def show_beginning(self, outputs: Iterable[Output]) -> None:
@@ -97,7 +96,7 @@ class ChatScreen:
 
     async def place_of(self, node_id: str) -> str:
         """Return the name of the branch that a node is in; empty for the main branch."""
-        return (await _branches(self._session)).get(node_id, "") if self._session else ""
+        return (await _branches(self._session)).get(node_id, "")
 
     def _follow_tools(self, event: Event) -> None:
         match event:
@@ -110,11 +109,11 @@ class ChatScreen:
 
     @property
     def _cursor(self) -> str | None:
-        return self._session.cursor.node_id if self._session is not None else None
+        return self._session.cursor.node_id
 
     @property
     def _verbose(self) -> bool:
-        return self._session is not None and self._session.settings.verbose
+        return self._session.settings.verbose
 
     def _show_reply(self, node: Node) -> None:
         """Show a reply at the cursor, if it was not shown as it arrived, and end its line."""
@@ -130,8 +129,6 @@ class ChatScreen:
 
     async def _show_reply_beside(self, node: Node) -> None:
         """Show on one line a reply that a branch next to the cursor received."""
-        if self._session is None:
-            return
         if node.parent_id not in self._branches:
             # All branches open before the first reply of any, so one read is mostly enough.
             self._branches = await _branches(self._session)

@@ -44,9 +44,6 @@ async def run_lines(
     """Carry out all lines; return the number of lines that failed.
 
     ``command`` returns the command that continues a thread, if there is one.
-
-    Raises:
-        LeftError: if the user pressed Ctrl-C.
     """
     if isinstance(lines, TypedLines):
         lines.complete_by(LineCompleter(partial(candidates, session)))
@@ -190,7 +187,10 @@ async def candidates(session: Session, typed: str) -> list[str]:
         if "FILE" in COMMANDS[name[1:]].usage:
             start = rest.rfind(" ") + 1
             return [path[start:] for path in await to_thread.run_sync(completed_paths, rest)]
-        return await _names(session, name[1:]) if " " not in rest else _settings(name, rest)
+        if " " not in rest:
+            return await _names(session, name[1:])
+        is_setting = name == "/config" and rest.startswith("set ") and rest.count(" ") == 1
+        return list(SessionSettings.model_fields) if is_setting else []
     return _of_tools(COMMANDS, tools, typed)
 
 
@@ -227,12 +227,6 @@ async def _names(  # noqa: PLR0911 - a case for each command
             return ["set"]
         case _:
             return []
-
-
-def _settings(name: str, rest: str) -> list[str]:
-    if name == "/config" and rest.startswith("set ") and rest.count(" ") == 1:
-        return list(SessionSettings.model_fields)
-    return []
 
 
 def _arguments(tool: ToolSpec, rest: str) -> list[str]:

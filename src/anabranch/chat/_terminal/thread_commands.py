@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,6 @@ from anabranch.tree import (
     HEAD,
     AmbiguousIdError,
     LoadedThread,
-    Tree,
     TreeStore,
     digests_in,
     draw,
@@ -87,7 +86,10 @@ async def _save(session: Session, name: str) -> Outputs:
     await session.cursor.walk()
     store, thread_id = session.store, session.cursor.thread_id
     tree = await store.tree(thread_id)
-    files = await store.files(thread_id, digests_in(_contents(tree)))
+    contents: list[Sequence[Block]] = [node.content for node in tree.nodes]
+    for result in tree.results.values():
+        contents += [result.content, result.pending or ()]
+    files = await store.files(thread_id, digests_in(contents))
     text = json.dumps(thread_to_json(tree, files), indent=2).encode()
     await to_thread.run_sync(write_thread_file, Path(name), text)
     return Output("system", f"Saved in {name}; /load {name} loads it.")
@@ -111,12 +113,6 @@ async def _load(session: Session, name: str) -> Outputs:
             await run_shielded(given.store.delete_thread(loaded.thread.id))
         raise
     return await session.cursor.open(loaded.thread.id)
-
-
-def _contents(tree: Tree) -> Iterator[Sequence[Block]]:
-    yield from (node.content for node in tree.nodes)
-    for result in tree.results.values():
-        yield from (result.content, result.pending or ())
 
 
 async def _fill(store: TreeStore, loaded: LoadedThread) -> None:
@@ -145,11 +141,7 @@ def _read_file(name: str) -> bytes:
 
 
 def write_thread_file(path: Path, text: bytes) -> None:
-    """Write a saved conversation atomically, with mode 0600; replace no other kind of file.
-
-    Raises:
-        SessionError: if ``path`` cannot be written, or is another kind of file.
-    """
+    """Write a saved conversation atomically, with mode 0600; replace no other kind of file."""
     path = path.expanduser()
     try:
         if path.exists() and not _is_thread_file(path):

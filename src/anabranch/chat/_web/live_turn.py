@@ -58,11 +58,8 @@ class LiveTurn:
 
     Attributes:
         run: the run at the time when this process took it; ``None`` without one.
-        task: works on the run.
         message: the user's message at the start of the run; ``None`` until the run's events are read.
-        front_end: the tools and the context of the run's front end.
         is_waiting: whether this process handed the run over until a time.
-        times: the times at which the turn continues without an answer.
         is_followed: whether a queued run begins after this one.
         is_resumed: whether the run continues tools that belonged to no run.
         has_ended: whether the turn ended with its last node: nothing may be stored for it any more.
@@ -207,20 +204,15 @@ class LiveTurn:
         self._log.add(self._mapping.map(event), lease=self._lease)
         if isinstance(event, ToolSuspended):
             self.times.add(event)
-        if isinstance(event, ToolStarted):
-            self._leave_if_over()  # another process may call the tools by now
-        await self._log.room()
-
-    def _is_over(self) -> bool:
-        """Whether the lease has expired: another process may have taken the run."""
-        return self._lease is not None and self._lease.is_over
-
-    def _leave_if_over(self) -> None:
-        """Cancel the work on the turn if this process may have lost the run."""
-        if self.suspension.begun and self.task is not None:
+        is_lost = isinstance(event, ToolStarted) and self.suspension.begun
+        if is_lost and self.task is not None:  # another process may call the tools by now
             if self.task is not asyncio.current_task():
                 self.task.cancel()
             raise asyncio.CancelledError
+        await self._log.room()
+
+    def _is_over(self) -> bool:
+        return self._lease is not None and self._lease.is_over
 
     async def follows_a_stop(self) -> bool:
         """Whether a user stopped the run before this new run."""

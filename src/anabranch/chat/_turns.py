@@ -27,12 +27,7 @@ class UserCall:
 
     @classmethod
     def read(cls, agent: Agent, text: str) -> UserCall | None:
-        """Return the call in a message ``/TOOL name=value …``, ``None`` for any other message.
-
-        Raises:
-            ToolError: if the arguments cannot be read.
-            InvalidArgumentsError: if the arguments do not fit.
-        """
+        """Return the call in a message ``/TOOL name=value …``, ``None`` for any other message."""
         name, _, values = text.strip().removeprefix("/").partition(" ")
         tool = agent.tools.get(name) if text.lstrip().startswith("/") else None
         return None if tool is None else cls(name, read_arguments(tool, values.strip()))

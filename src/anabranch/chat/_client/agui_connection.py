@@ -97,7 +97,6 @@ class AguiConnection:
     async def request(
         self, method: str, path: str, json: Mapping[str, object] | None = None
     ) -> bytes:
-        """Return the body of the response to a request."""
         try:
             return await self._answer(method, path, json)
         except httpx2.TransportError as error:

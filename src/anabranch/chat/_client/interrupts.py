@@ -70,12 +70,7 @@ class Handlers:
         self._otherwise = otherwise
 
     async def answers(self, interrupts: Sequence[Interrupt]) -> list[ResumeEntry]:
-        """Return the answers to all interrupts; the handlers run at the same time.
-
-        Raises:
-            ChatClientError: if an interrupt has no handler; then no handler runs.
-            Exception: if a handler raises it.
-        """
+        """Return the answers to all interrupts; if one has no handler, no handler runs."""
         asked = [(each, _metadata_of(each)) for each in interrupts]
         for interrupt, about in asked:
             if self._otherwise is None and self._plugin(about) is None:

@@ -27,14 +27,12 @@ class StoredQuestion:
     """A question that a tool asked, open or answered, read from the conversation tree.
 
     Attributes:
-        node: the node of the tree.
         id: names the question; its key is empty if the tool declares no elicitation for it.
         request: the question's content; ``None`` for a call that the front end runs.
         values: ``params`` and ``handoff`` of the call, which must not leave the server unfiltered.
         expires_at: the end of the call's time, ``None`` without a limit.
         journal: the call at the time of the question, ``None`` if another server or the front end
             runs the tool.
-        tool_use_id: the use of the tool.
     """
 
     node: Node
@@ -47,7 +45,6 @@ class StoredQuestion:
 
     @property
     def kind(self) -> Literal["elicit", "url", "call"]:
-        """The kind of the question."""
         match self.request:
             case ElicitRequest():
                 return "elicit"

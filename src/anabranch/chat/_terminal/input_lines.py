@@ -35,11 +35,7 @@ class InputLines(Protocol):
     """A source of the lines of a chat."""
 
     async def next(self, prompt: str) -> str | None:
-        """Return the next line, ``None`` after the last.
-
-        Raises:
-            LeftError: if the user pressed Ctrl-C.
-        """
+        """Return the next line, ``None`` after the last; raise ``LeftError`` after Ctrl-C."""
         ...
 
 
@@ -74,8 +70,7 @@ class TypedLines:
     async def next(self, prompt: str) -> str | None:
         """Return the next typed line that is not blank, ``None`` after Ctrl-D.
 
-        Raises:
-            LeftError: if the user pressed Ctrl-C. The history keeps the text typed before.
+        After Ctrl-C, raise ``LeftError``; the history keeps the text typed before.
         """
         line = ""
         while not line.strip():

@@ -99,11 +99,7 @@ class Session:
         await self._listener(event)
 
     async def thread(self, text: str) -> Thread:
-        """Return the session's thread; create it if it is missing, with a title made of ``text``.
-
-        Raises:
-            SessionError: if someone else deleted the cursor's node; see :meth:`SessionCursor.walk`.
-        """
+        """Return the session's thread; create it if it is missing, with a title made of ``text``."""
         await self.cursor.check()
         store, thread_id = self.store, self.cursor.thread_id
         thread = await store.thread(thread_id)
@@ -196,16 +192,11 @@ class Command:
         return sum(not word.startswith("[") for word in self.usage.split())
 
     def accepts(self, text: str) -> bool:
-        """Return whether ``text`` has the right number of arguments."""
         words, usage = len(text.split()), self.usage.split()
         return words >= self.min_arguments and ("…" in self.usage or words <= len(usage))
 
     def arguments(self, text: str) -> list[str]:
-        """Return the arguments of the command in ``text``.
-
-        Raises:
-            SessionError: if ``text`` has too few or too many words.
-        """
+        """Return the arguments in ``text``; raise ``SessionError`` for too few or too many words."""
         if not self.accepts(text):
             raise SessionError(f"Write {self.call}.")
         count = len(self.usage.split())

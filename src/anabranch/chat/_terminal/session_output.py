@@ -40,7 +40,6 @@ class Output:
         type: ``message`` from the conversation, ``system`` about it, or ``error``.
         content: the text; may be empty if there is an action.
         node_id: the node that the text belongs to, ``None`` if it belongs to none.
-        action: the action that the front end takes as well.
         is_markdown: whether a model wrote the text.
     """
 
@@ -60,7 +59,6 @@ EXPECTED = (SessionError, AnabranchError, ModelError)
 
 
 def error_text(error: Exception) -> str:
-    """Return the text that the user sees for an error."""
     if isinstance(error, EXPECTED):
         return str(error)
     return f"An unexpected error: {type(error).__name__}: {error}. The log has the details."

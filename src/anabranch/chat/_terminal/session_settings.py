@@ -40,11 +40,7 @@ class SessionSettings(BaseModel):
         return replace(base, **{name: getattr(self, name) for name in self._limit_names()})
 
     def change(self, name: str, text: str) -> None:
-        """Set the setting ``name`` to the value typed as ``text``.
-
-        Raises:
-            SessionError: if no such setting exists, or the value is invalid.
-        """
+        """Set a setting to the value typed as ``text``; raise ``SessionError`` if one is invalid."""
         if name not in type(self).model_fields:
             known = ", ".join(type(self).model_fields)
             raise SessionError(f"There is no setting {name!r}. Settings: {known}.")

@@ -44,10 +44,8 @@ class InputLine:
 def read_line(text: str, accepts: Callable[[str, str], bool]) -> InputLine:
     """Return the message and the command that a typed line contains.
 
-    Args:
-        text: the line.
-        accepts: whether a command with this name accepts this rest. Otherwise a slash at the end
-            of a message, as in a path or a fraction, belongs to the message.
+    ``accepts`` tells whether a command with this name accepts this rest. Otherwise a slash at the end of
+    a message, as in a path or a fraction, belongs to the message.
     """
     line = text.strip()
     if line in BARE:
@@ -71,11 +69,7 @@ HOW_TO_ANSWER = (
 
 
 def read_answer(request: ElicitRequest | UrlRequest, text: str) -> ElicitReply:
-    """Return the answer to ``request`` that the user typed after ``/answer``.
-
-    Raises:
-        SessionError: if the text is no answer to ``request``.
-    """
+    """Return the answer typed after ``/answer``; raise ``SessionError`` for any other text."""
     match text.strip():
         case "decline":
             return ElicitReply(action="decline")
@@ -119,11 +113,7 @@ def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
 
 
 def number_in(text: str, count: int) -> int:
-    """Return the index for a typed number from 1 to ``count``.
-
-    Raises:
-        SessionError: if the text is not such a number.
-    """
+    """Return the index for a typed number from 1 to ``count``; else raise ``SessionError``."""
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= count:
         raise SessionError(f"{text!r} is not a number from 1 to {count}.")
     return int(text) - 1

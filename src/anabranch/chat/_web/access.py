@@ -43,7 +43,6 @@ class Caller:
         principal: the owner of the threads that the caller creates, and the only owner whose
             threads it sees; ``None`` where callers are not distinguished.
         counted_as: the name under which requests count.
-        rates: counts the requests.
         streams: the streams of events, of which each caller has a share.
     """
 
@@ -74,7 +73,6 @@ class Caller:
 
 
 def caller_of(request: Request) -> Caller:
-    """Return the client that sent ``request``."""
     caller: Caller = request.scope[CALLER]
     return caller
 

@@ -90,7 +90,6 @@ class AnswerChecks:
         return read
 
     async def _read(self, question_id: str, given: ElicitReply | FrontEndResult) -> CheckedAnswer:
-        """Find the question in the thread; return it with the unchecked answer."""
         around = await line_at_head(self._agent.store, self._thread_id, question_id)
         nodes = () if around is None else around.nodes
         node = next((each for each in nodes if each.id == question_id), None)

@@ -237,7 +237,6 @@ class Conversations:
             await self.close()
 
     async def _work(self, concurrency: int) -> None:
-        """Work on runs for which the engine wakes this process, and on due runs in the store."""
         slots = asyncio.Semaphore(concurrency)
 
         async def advance(wake: Wake) -> None:
@@ -272,7 +271,6 @@ class Conversations:
             )
 
     async def close(self) -> None:
-        """Leave unstarted runs to other processes, and store all reported events."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH):
                 for conversation in self._threads.values():

@@ -275,7 +275,6 @@ def shown_in(events: Iterable[bytes]) -> set[str]:
 
 
 def _ids_in(events: Iterable[bytes], name: str) -> set[str]:
-    """Return the ids in the custom events that have this name."""
     named = b'"name":"%s","value":' % name.encode()
     custom = (each for each in events if each.startswith(b'{"type":"CUSTOM"') and named in each)
     found = (CustomEvent.model_validate_json(each) for each in custom)

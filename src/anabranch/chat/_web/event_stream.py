@@ -28,6 +28,10 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 class EventStream(Response):
     """A response that sends the events of ``log`` as they happen, starting after ``after``.
 
+    The stream also ends if the process of the run dies, which no event reports. The reader then connects
+    again, and reads from the tree how far the run came. The stream ends with the server or the
+    application as well, which would otherwise cancel it.
+
     Args:
         log: the thread's log.
         after: the number or event after which the stream starts.
@@ -35,10 +39,6 @@ class EventStream(Response):
         stopping: an event that is set when the application stops.
         one_run: whether to end with the first run that ends.
         place: the caller's place, which the stream's end closes.
-
-    The stream also ends if the process of the run dies, which no event reports. The reader then connects
-    again, and reads from the tree how far the run came. The stream ends with the server or the
-    application as well, which would otherwise cancel it.
     """
 
     media_type = "text/event-stream"

@@ -80,7 +80,6 @@ class WaitingEvents:
         self.size += len(piece[1])
 
     def add(self, event: bytes) -> None:
-        """Add an event after all pieces of text."""
         self.end_text()
         self.events.append(event)
         self.size += len(event)

@@ -114,6 +114,5 @@ def _address(part: ImagePart | AudioPart | DocumentPart, url: str, given: str | 
 
 
 def _name(metadata: object) -> str:
-    """Return the name that the client gave the file."""
     fields = _object(metadata)
     return next((str(fields[key]) for key in ("filename", "name") if fields.get(key)), "")

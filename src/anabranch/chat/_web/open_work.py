@@ -33,13 +33,7 @@ class Backlog:
     """Counts the runs that wait for a worker, and refuses runs over a limit.
 
     Several processes may each accept a run at the same moment; the runs then exceed the limit by a
-    few.
-
-    Args:
-        events: stores each run with its worker.
-        most: the most runs that may wait; ``None`` for any number.
-        here: counts the runs that this process has started for itself, and not taken yet.
-        now: seconds that never go back.
+    few. ``here`` counts the runs that this process has started for itself, and not taken yet.
     """
 
     def __init__(
@@ -97,8 +91,6 @@ class OpenWork:
     """A run that has not finished.
 
     Attributes:
-        thread: the conversation of the run.
-        run: the run.
         state: ``waiting`` for a worker, ``asleep``, ``running``, or ``cut off`` after the death of
             its process.
         attempt: the number of workers that left the run, or died.

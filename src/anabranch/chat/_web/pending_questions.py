@@ -77,11 +77,8 @@ class FieldError(BaseModel):
 class Questions:
     """Reads the questions of threads from the store.
 
-    Args:
-        dependencies: the agent's stores and clock.
-        tools: returns the present tools by name.
-        servers: the plugins' server sides by a tool's name: the data that may leave the server (by
-            default, the parameters), and the modules that show questions.
+    ``servers`` has the plugins' server sides by a tool's name: the data that may leave the server (by
+    default, the parameters), and the modules that show questions.
     """
 
     def __init__(
@@ -211,7 +208,6 @@ def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldE
 
 
 def _as_interrupt(question: PendingQuestion) -> Interrupt:
-    """Return a question in the form of an interrupt of AG-UI."""
     data, until = question.model_dump(mode="json", by_alias=True), question.expires_at
     return Interrupt(
         id=question.interrupt_id,

@@ -52,7 +52,6 @@ class Rates:
         return 0 if self._requests is None else self._requests.take(caller)
 
     def run(self, caller: str) -> int:
-        """Count a run in the same way."""
         return 0 if self._runs is None else self._runs.take(caller)
 
 

@@ -41,13 +41,8 @@ GIVEN_UP = f"The run was cut off {MOST_ATTEMPTS} times, and is not retried."
 class RunWork:
     """Works on the runs of one conversation, one at a time.
 
-    Args:
-        agent: leads the conversation.
-        questions: reads its questions.
-        log: the thread's events.
-        right: the right to run in the thread.
-        wake: calls a worker for a waiting run.
-        look: calls a worker at a time, to see whether tools can continue without a run.
+    ``wake`` calls a worker for a waiting run. ``look`` calls a worker at a time, to see whether tools can
+    continue without a run.
     """
 
     def __init__(
@@ -70,7 +65,6 @@ class RunWork:
 
     @property
     def is_idle(self) -> bool:
-        """Whether this process works on no run of the conversation."""
         return self._turn is None
 
     async def advance(self, new: LiveTurn | None, wake: Wake) -> None:

@@ -48,7 +48,6 @@ class TurnLease(RenewedLease):
     """The lease on one unfinished turn.
 
     Attributes:
-        turn: the turn under this lease.
         begun: the number of the turn's first event, if it is stored.
         last: the number of the thread's last event when the lease was taken.
     """
@@ -115,11 +114,8 @@ class ThreadLease:
     ) -> TurnLease | None:
         """Take the lease for a new run; return ``None`` if the run has been started before.
 
-        Args:
-            run_id: the run.
-            event: its first event.
-            on_lost: called if another process takes the right over from this suspended process.
-            works: whether this process works on the run, so that the limit of the share holds.
+        ``on_lost`` is called if another process takes the right over from this suspended process. If this
+        process ``works`` on the run, the limit of the share holds.
 
         Raises:
             BusyError: if another run is unfinished, or the share has no room.

@@ -52,7 +52,6 @@ class ThreadLog:
 
     @property
     def is_written(self) -> bool:
-        """Whether the store has all events that were added to the thread."""
         return self._writer.is_written(self.thread_id)
 
     async def put(self, event: bytes) -> int:
@@ -107,7 +106,7 @@ class ThreadLog:
             await self.flush()
 
     async def flush(self) -> None:
-        """Wait until the store has all events that were added to the thread."""
+        """Wait until the store has all events of the thread so far."""
         await self._writer.flush(self.thread_id)
 
     async def last(self) -> int:

@@ -18,7 +18,6 @@ class TurnTimes:
         self._limits: list[float] = []
 
     def add(self, suspended: ToolSuspended) -> None:
-        """Note until when a tool sleeps, or waits for answers."""
         if suspended.asks:
             self._limits.append(suspended.until)
         else:

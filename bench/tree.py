@@ -157,7 +157,7 @@ async def image_bytes() -> dict[str, int]:
     await store.close()
     files = tuple(block for block in content if isinstance(block, FileBlock))
     said, bare = (started("t", "r", Message("", files=each)) for each in (files, ()))
-    sizes = [len(each.model_dump_json()) for each in (said, bare)]
+    sizes = [len(each.event) for each in (said, bare)]
     row = node_row(Node("n", "t", None, "user", content, 1e9))
     returned = result_row(Result("n", "u", files))
     journals = [await journal_bytes(each) for each in (asked, asked[1:])]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch import BranchContext, tool
-from anabranch._durable import NewEvents, RunEvents, TurnRecord, TurnState
+from anabranch._durable import NewEvents, QueuedTurn, RunEvents, TurnRecord, TurnState
 from anabranch.agents import Event, NodeAdded
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
@@ -323,7 +323,7 @@ async def test_a_run_is_left_to_others_when_its_events_were_not_stored_in_time()
     unwritten: Any = Unwritten(events)
     log = ThreadLog(LogWriter(unwritten, clock), "t")
     right = ThreadLease(events, log, "t", clock)
-    lease = await right.begin("r", b"{}", lambda: lost.append("r"))
+    lease = await right.begin(QueuedTurn("r", b"{}"), lambda: lost.append("r"))
     assert lease is not None
     log.add(named("late"), lease=lease)
     async with clock.running(1.0):
@@ -338,7 +338,7 @@ async def test_a_late_end_is_stored_unless_another_process_has_the_run() -> None
     clock, events = ManualClock(), open_run_events("memory:")
     log = ThreadLog(LogWriter(events, clock), "t")
     right = ThreadLease(events, log, "t", clock)
-    lease = await right.begin("r", b"{}", lambda: None)
+    lease = await right.begin(QueuedTurn("r", b"{}"), lambda: None)
     assert lease is not None
     await lease.give_up()
     clock.advance(2 * SECONDS)

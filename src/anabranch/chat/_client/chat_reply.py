@@ -146,13 +146,13 @@ class ReplyReader:
             case TextMessageContentEvent(delta=delta):
                 self.reply = ChatReply(self.reply.text + delta)
             case CustomEvent(name=name, value=value) if name == NODE and isinstance(value, dict):
-                self.read_node(cast("Mapping[str, Any]", value))
+                self._read_node(cast("Mapping[str, Any]", value))
             case RunFinishedEvent(outcome=RunFinishedCancelledOutcome()):
                 self.reply = ChatReply(self.reply.text, self.reply.node_id, is_stopped=True)
             case _:
                 pass
 
-    def read_node(self, node: Mapping[str, Any]) -> None:
+    def _read_node(self, node: Mapping[str, Any]) -> None:
         if node.get("kind") == "assistant":
             blocks = cast("list[Mapping[str, Any]]", node.get("content") or [])
             text = "".join(str(each["text"]) for each in blocks if each.get("type") == "text")

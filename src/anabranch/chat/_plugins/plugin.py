@@ -175,7 +175,8 @@ class Plugin(Generic[T]):
         require_tool("Plugin()", tool)
         handled = on_elicit if isinstance(on_elicit, list) else list(on_elicit.items())
         exposure = Exposure(expose)
-        if "handoff" in exposure.roots and not isinstance(tool, HandoffTool):
+        roots = {path.partition(".")[0] for path in exposure.paths}
+        if "handoff" in roots and not isinstance(tool, HandoffTool):
             raise ValueError(
                 f"Tool {tool.name!r} is not a HandoffTool and has no handoff to expose."
             )

@@ -65,7 +65,8 @@ def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> Sto
     request = None if is_in_front_end(node) else question_of(node)
     caller_id, use_id = str(stored_with(node, "caller")), str(stored_with(node, "tool_use_id"))
     above = path.nodes[: path.nodes.index(node) + 1]
-    asked = [each for each in above if each.kind == "question" and _is_of(each, caller_id, use_id)]
+    questions = (each.data for each in above if each.kind == "question")
+    asked = [(each.get("caller"), each.get("tool_use_id")) for each in questions]
     uses = [use for each in above if each.id == caller_id for use in each.tool_uses]
     use = next(use for use in uses if use.id == use_id)
     first = next((each for each in above if each.id == node.data.get("round")), node)
@@ -76,7 +77,9 @@ def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> Sto
     if handed is not None:
         values["handoff"] = handed.value
     call_id = f"{caller_id}/{use_id}" if journal is None else journal.line
-    name = ElicitId(tool_name=use.name, key=key, call_id=call_id, seq=len(asked) - 1)
+    name = ElicitId(
+        tool_name=use.name, key=key, call_id=call_id, seq=asked.count((caller_id, use_id)) - 1
+    )
     deadline = None if journal is None else journal.deadlines.get(use.name)
     return StoredQuestion(node, name, request, values, deadline, journal, use_id)
 
@@ -98,11 +101,6 @@ def _parameters(tool: Tool[Any] | None, given: Mapping[str, Any]) -> Any:  # noq
         return dict(given) if tool is None else json.loads(tool.to_json(tool.validate(given)))
     except InvalidArgumentsError:
         return dict(given)
-
-
-def _is_of(question: Node, caller_id: str, use_id: str) -> bool:
-    data = question.data
-    return data.get("caller") == caller_id and data.get("tool_use_id") == use_id
 
 
 class PluginAnswerer(Absent):

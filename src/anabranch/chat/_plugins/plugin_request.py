@@ -33,11 +33,6 @@ class Exposure:
                     " one of the two, such as 'handoff.cards'."
                 )
 
-    @property
-    def roots(self) -> set[str]:
-        """The first part of each path: ``params``, ``handoff`` or both."""
-        return {path.partition(".")[0] for path in self.paths}
-
     def of(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the part of ``values`` that the paths expose.
 

@@ -67,10 +67,6 @@ class Caller:
             raise _later(why, STREAM_AGAIN) from None
         return place
 
-    def enter(self, request: Request) -> None:
-        """Store this caller in ``request``, where :func:`caller_of` finds it."""
-        request.scope[CALLER] = self
-
 
 def caller_of(request: Request) -> Caller:
     caller: Caller = request.scope[CALLER]
@@ -218,7 +214,7 @@ class Access:
             raise too_many("requests", seconds)
         if self._authenticate is not None and not principal:
             return _refused(401, "Sign in to use this.")
-        caller.enter(request)
+        request.scope[CALLER] = caller
         return self._without_token(request)
 
     def _without_token(self, request: Request) -> Response | None:

@@ -27,7 +27,7 @@ from anabranch.agents import (
 )
 from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
-from anabranch.chat._web.log_writer import LogWriter, encoded
+from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import HEAD, Message, Place, started
 from anabranch.chat._web.run_work import RunWork
@@ -162,8 +162,7 @@ class Conversation:
         """
         if message.at == await self._agent.head(self.thread_id):
             message = replace(message, at=HEAD)
-        begins = started(self.log.shown_id, run_id, message, front_end)
-        return await self._right.queue(run_id, encoded(begins))
+        return await self._right.queue(started(self.log.shown_id, run_id, message, front_end))
 
     async def retry(self, node_id: str, run_id: str) -> None:
         """Retry a turn that ended at a node without a reply, from its last whole step.

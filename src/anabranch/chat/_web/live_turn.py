@@ -19,15 +19,14 @@ from ag_ui.core import (
     RunFinishedEvent,
     RunFinishedInterruptOutcome,
     RunFinishedSuccessOutcome,
-    RunStartedEvent,
 )
 
 from anabranch._aio import cancel_and_wait, run_shielded
-from anabranch._durable import TurnRecord
+from anabranch._durable import QueuedTurn, TurnRecord
 from anabranch.agents import Addition, Event, FrontEnd, Suspension, ToolStarted, ToolSuspended
 from anabranch.chat._turns import is_whole
 from anabranch.chat._web.event_mapping import EventMapping
-from anabranch.chat._web.log_writer import TextPiece, encoded
+from anabranch.chat._web.log_writer import TextPiece
 from anabranch.chat._web.run_input import (
     Message,
     ends_of_all_open,
@@ -92,7 +91,7 @@ class LiveTurn:
         """Whether this process started the run, still has its lease, and has done no work on it."""
         return self._begun is not None and self._lease is not None and not self._is_lost
 
-    async def begin(self, started: RunStartedEvent, *, works: bool = False) -> int:
+    async def begin(self, started: QueuedTurn, *, works: bool = False) -> int:
         """Report the start of a run; return the number of the last event before the run.
 
         A run that any process has started before does not start again. The caller must call
@@ -103,15 +102,11 @@ class LiveTurn:
             BusyError: if another run is unfinished, or too many of a limited user are running.
             StoreError: if the store fails; the run may have started.
         """
-        return await self.begin_with(started.run_id, encoded(started), works=works)
-
-    async def begin_with(self, run_id: str, event: bytes, *, works: bool = False) -> int:
-        """Begin as :meth:`begin` does; ``event`` is the start event in the stored form."""
-        begun = await self._right.begin(run_id, event, self._on_lost, works=works)
+        begun = await self._right.begin(started, self._on_lost, works=works)
         if begun is None:
-            return await self._log.begun(run_id) or 0
+            return await self._log.begun(started.id) or 0
         self._lease, self.run = begun, begun.turn
-        self._begun = (begun.last - 1, [event])
+        self._begun = (begun.last - 1, [started.event])
         return begun.last - 1
 
     async def take(self, *, to_end: bool = False) -> bool:

@@ -22,7 +22,9 @@ from ag_ui.core import (
     TextMessageStartEvent,
 )
 
+from anabranch._durable import QueuedTurn
 from anabranch.agents import FrontEnd
+from anabranch.chat._web.log_writer import encoded
 from anabranch.messages import FileBlock
 
 FRONT_END = "frontEnd"
@@ -57,8 +59,8 @@ class Message:
 
 def started(
     thread_id: str, run_id: str, message: Message | None = None, front_end: FrontEnd | None = None
-) -> RunStartedEvent:
-    """Return the first event of a run.
+) -> QueuedTurn:
+    """Return a new run with its first event.
 
     The raw event inside holds the message and the front end. Clients ignore a raw event, but would
     append the messages in AG-UI's ``input`` to their own.
@@ -70,9 +72,10 @@ def started(
             raw["files"] = [block.model_dump(mode="json") for block in message.files]
     if front_end is not None and front_end != FrontEnd():
         raw[FRONT_END] = front_end.model_dump(mode="json", exclude_defaults=True)
-    return RunStartedEvent(
+    event = RunStartedEvent(
         thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL_VERSION, raw_event=raw or None
     )
+    return QueuedTurn(run_id, encoded(event))
 
 
 def node_id(thread_id: str, run_id: str) -> str:

@@ -114,7 +114,7 @@ class RunWork:
             return turn if await turn.take() else None
         if (queued := await self._right.queued()) is not None:
             with suppress(BusyError):
-                await turn.begin_with(*queued, works=True)
+                await turn.begin(queued, works=True)
             return None if turn.run is None else turn
         end = await end_of(self._agent, self._thread_id, asleep=asleep)
         if end is None or not end.can_continue:

@@ -88,9 +88,9 @@ class ThreadLease:
     def now(self) -> float:
         return self._clock.now()
 
-    async def queue(self, run_id: str, event: bytes) -> bool:
+    async def queue(self, run: QueuedTurn) -> bool:
         """Queue a run behind the run that waits for a time; return false if no run waits so."""
-        return await self._events.queue(self._thread_id, run_id, event)
+        return await self._events.queue(self._thread_id, *run)
 
     async def queued(self) -> QueuedTurn | None:
         """Return the queued run, which begins next, or ``None``."""
@@ -110,7 +110,7 @@ class ThreadLease:
         await self._events.looked(self._thread_id, until, now=self._clock.now())
 
     async def begin(
-        self, run_id: str, event: bytes, on_lost: Callable[[], object], *, works: bool = False
+        self, run: QueuedTurn, on_lost: Callable[[], object], *, works: bool = False
     ) -> TurnLease | None:
         """Take the lease for a new run; return ``None`` if the run has been started before.
 
@@ -121,26 +121,26 @@ class ThreadLease:
             BusyError: if another run is unfinished, or the share has no room.
         """
         lease = self._lease(on_lost)
-        begin = partial(self._begun, lease, run_id, event, works=works)
+        begin = partial(self._begun, lease, run, works=works)
         may_be_full = works and self._events.per_share is not None
         while True:
             await self._log.flush()
             if await lease.take_by(begin):
                 return lease
-            if await self._log.begun(run_id) is not None:
+            if await self._log.begun(run.id) is not None:
                 return None
             next_run = await self.open_run() or await self.queued()
-            if may_be_full or (next_run is not None and next_run.id != run_id):
+            if may_be_full or (next_run is not None and next_run.id != run.id):
                 raise BusyError
             if next_run is not None:  # another process is about to start this same run
                 await pause(self._clock, SOON)
 
     async def _begun(
-        self, lease: TurnLease, run_id: str, event: bytes, until: float, *, works: bool
+        self, lease: TurnLease, run: QueuedTurn, until: float, *, works: bool
     ) -> int | None:
-        turn = begun(run_id, lease.owner, self._events.processes.name, until)
+        turn = begun(run.id, lease.owner, self._events.processes.name, until)
         number = await self._events.begin(
-            self._thread_id, turn, event, at=self._clock.now(), share=self._share, works=works
+            self._thread_id, turn, run.event, at=self._clock.now(), share=self._share, works=works
         )
         if number is not None:
             lease.turn, lease.begun, lease.last = turn, number, number

@@ -26,9 +26,7 @@ MAX_SHOWN = 200
 class ChatScreen:
     """Shows one session at the terminal; call :meth:`attach` before the first line.
 
-    Args:
-        console: for everything but the conversation.
-        replies: for the conversation.
+    ``replies`` shows the conversation, and ``console`` everything else.
     """
 
     def __init__(self, console: Console, replies: Replies) -> None:

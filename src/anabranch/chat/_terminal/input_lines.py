@@ -42,9 +42,7 @@ class InputLines(Protocol):
 class TypedLines:
     """Lines that a user types, with a history and completion.
 
-    Args:
-        stream: shows the prompt.
-        history: a file that stores the typed lines; by default, they are forgotten.
+    Without a file ``history``, the typed lines are forgotten.
     """
 
     status = ""
@@ -88,12 +86,7 @@ class TypedLines:
 
 
 class ScriptedLines:
-    """The lines of a script or of a pipe.
-
-    Args:
-        lines: the first lines.
-        more: a queue of further lines, which ends with ``None``.
-    """
+    """The lines of a script or of a pipe; the queue ``more`` of further lines ends with ``None``."""
 
     def __init__(
         self, lines: Iterable[str] = (), more: asyncio.Queue[str | None] | None = None
@@ -189,11 +182,8 @@ def _line_breaks() -> KeyBindings:
 class ChatAnswerer(Absent):
     """Answers the questions of tools with answers from the user or from a script.
 
-    Args:
-        console: shows the questions.
-        respondent: shows the forms.
-        lines: the source of the chat's lines; the next line of a script may be the answer.
-        place_of: returns the name of a question's branch by the question's id, if it has one.
+    The next of the chat's ``lines`` may be the answer, in a script. ``place_of`` returns the name of a
+    question's branch by the question's id, if it has one.
     """
 
     def __init__(

@@ -28,12 +28,9 @@ _COMMAND = re.compile(r"\s/(?P<name>[\w-]+)(?=\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class InputLine:
-    """A typed line, split into a message and a command.
+    """A typed line, split into a message to send first and a command, each ``None`` if missing.
 
-    Attributes:
-        message: the message to send first, ``None`` if there is none.
-        command: the name of the command to run then, without its slash, ``None`` if none.
-        rest: the text after that name.
+    ``rest`` is the text after the command's name.
     """
 
     message: str | None = None

@@ -37,7 +37,6 @@ from anabranch.agents import (
     ToolBranched,
     ToolEnded,
     ToolNoticed,
-    ToolStarted,
     ToolSuspended,
     branch_around,
     question_id,
@@ -108,36 +107,34 @@ class EventMapping:
             case BranchEnded(outcome):
                 if self._subagents.pop(outcome.start.id, None) is not None:
                     yield _succeeded(outcome.start.id)
-            case ToolNoticed(_, _, notice):
+            case ToolNoticed(_, use, notice):
                 if notice.id not in self._noticed:
                     self._noticed.update(filter(None, [notice.id]))
-                    yield self._custom(event)
-            case ToolBranched() | ToolSuspended():
-                yield self._custom(event)
-            case ToolStarted() | ToolEnded():
-                pass  # stored with the node of the call, and with the result
-
-    def _custom(self, event: ToolNoticed | ToolBranched | ToolSuspended) -> CustomEvent:
-        value: dict[str, object] = {"toolCallId": event.use.id}
-        match event:
-            case ToolNoticed(_, _, notice):
-                name = NOTICE
-                value |= {
-                    "id": notice.id,
-                    "toolName": event.use.name,
-                    "message": notice.message,
-                    "level": notice.level,
-                    "progress": notice.progress,
-                    "total": notice.total,
-                }
+                    value = {
+                        "id": notice.id,
+                        "toolName": use.name,
+                        "message": notice.message,
+                        "level": notice.level,
+                        "progress": notice.progress,
+                        "total": notice.total,
+                    }
+                    yield self._custom(event, NOTICE, value)
             case ToolBranched(_, _, path, is_open):
-                name = BRANCH
-                value |= {"path": path, "open": is_open}
+                yield self._custom(event, BRANCH, {"path": path, "open": is_open})
             case ToolSuspended(until=until):
-                name = SLEEP
-                value |= {"until": until}
+                yield self._custom(event, SLEEP, {"until": until})
+            case _:  # the store has it with the node of the call, or with the result
+                pass
+
+    def _custom(
+        self,
+        event: ToolNoticed | ToolBranched | ToolSuspended,
+        name: str,
+        value: Mapping[str, object],
+    ) -> CustomEvent:
         branch = self._branches.get(event.caller)
-        return CustomEvent(name=name, value=value, subagent_run_id=branch)
+        shown = {"toolCallId": event.use.id, **value}
+        return CustomEvent(name=name, value=shown, subagent_run_id=branch)
 
     def end(self, *, suspended: bool = False, last: Node | None = None) -> Iterator[BaseEvent]:
         """Yield the events that end all open messages and branches.

@@ -36,7 +36,7 @@ class EventStream(Response):
         log: the thread's log.
         after: the number or event after which the stream starts.
         is_running: whether any process has a run in progress in the thread.
-        stopping: an event that is set when the application stops.
+        stopping: set when the application stops.
         one_run: whether to end with the first run that ends.
         place: the caller's place, which the stream's end closes.
     """

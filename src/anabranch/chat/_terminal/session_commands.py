@@ -192,9 +192,7 @@ GROUPS: Mapping[str, Sequence[Command]] = {
         Command("switch", "MODEL", "Let another model answer from now on.", _switch),
     ),
 }
-"""The commands by topic."""
 
 COMMANDS: Mapping[str, Command] = {
     command.name: command for commands in GROUPS.values() for command in commands
 }
-"""All commands, by name."""

@@ -32,7 +32,6 @@ STREAM_AGAIN = 5
 """Seconds until a caller over its limit of streams may try again."""
 
 CALLER = "anabranch.caller"
-"""The key of the caller in a request's scope."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,16 +60,12 @@ class Backlog:
         async with self._lock:
             is_old = self._now() - self._read_at >= FRESH
             if is_old or self._waiting < self._most <= self._waiting + self._begun:
-                await self._read(self._most)
+                self._waiting, _ = await self.counted(self._most + RUNNING)
+                self._begun, self._read_at = 0, self._now()
             if self._waiting + self._begun >= self._most:
                 return COME_BACK
             self._begun += 1
             return 0
-
-    async def _read(self, most: int) -> None:
-        waiting, _ = await self.counted(most + RUNNING)
-        self._waiting, self._begun = waiting, 0
-        self._read_at = self._now()
 
     async def counted(self, most: int) -> tuple[int, int]:
         """Return how many runs wait and how many are in progress, among at most ``most`` runs.

@@ -73,7 +73,8 @@ class RunWork:
         If no run waits, nothing happens: the run has ended, or another process works on it. ``new`` is
         the turn of a run that started here, and that no worker has taken yet.
         """
-        turn, asleep = await self._expected(new), Asleep()
+        turn = new if new is not None and new.is_new else await self._taken()
+        asleep = Asleep()
         while turn := turn or await self._next_turn(asleep, wake.not_before):
             turn.task = asyncio.create_task(self._run(turn))
             self._turn = turn
@@ -96,10 +97,8 @@ class RunWork:
         current_turn.set(turn)
         await self._store_end(turn, None)
 
-    async def _expected(self, new: LiveTurn | None) -> LiveTurn | None:
-        """Return the turn of the run that started here, or of a run that waits for a worker."""
-        if new is not None and new.is_new:
-            return new
+    async def _taken(self) -> LiveTurn | None:
+        """Take the run that waits for a worker; return its turn, ``None`` if no run waits."""
         turn = LiveTurn(self._log, self._right)
         return turn if await turn.take() else None
 
@@ -109,9 +108,9 @@ class RunWork:
         If tools that belong to no run can continue, a run starts, once for the time at which the
         worker was called. Tools known to be ``asleep`` cannot continue.
         """
-        turn = LiveTurn(self._log, self._right)
         if await self._right.open_run() is not None:
-            return turn if await turn.take() else None
+            return await self._taken()
+        turn = LiveTurn(self._log, self._right)
         if (queued := await self._right.queued()) is not None:
             with suppress(BusyError):
                 await turn.begin(queued, works=True)
@@ -242,18 +241,18 @@ class RunWork:
             await run_shielded(fail())
 
     async def _store_end(self, turn: LiveTurn, error: str | None) -> None:
-        """Store at the head of the thread that the turn ended by a stop or an error."""
+        """Store the turn's message if it is missing, and at the head how the turn ended.
+
+        A stop is stored only if the tree has the message.
+        """
         try:
-            run = turn.run
+            run, message = turn.run, turn.message
             agent = self._agent if run is None else self._agent.of_run(run.id)
-            if await self._is_said(agent, turn) or error is not None:
+            is_said = True
+            if run is not None and message is not None:
+                is_said = await TurnWork(agent, self._thread_id).keep(run.id, message)
+            if is_said or error is not None:
                 await end_turn(agent, self._thread_id, None, error)
         except AnabranchError as problem:
             name = self._thread_id
             logger.warning("thread %r: could not store the end of a turn: %s", name, problem)
-
-    async def _is_said(self, agent: Agent, turn: LiveTurn) -> bool:
-        """Add the message of a turn if the tree lacks it; return whether the tree has it now."""
-        if turn.run is None or turn.message is None:
-            return True
-        return await TurnWork(agent, self._thread_id).keep(turn.run.id, turn.message)

@@ -29,7 +29,6 @@ MISSED = b'{"type":"CUSTOM","name":"anabranch.missed","value":null}'
 """The event for a reader whose missed events are deleted or lost."""
 
 NOWHERE = EventId(-1, 0)
-"""The id of no event."""
 
 _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{1,16})")
 

@@ -23,7 +23,6 @@ from anabranch.agents._agent_dependencies import (
 )
 from anabranch.agents._agent_tools import AgentTool, Continuation
 from anabranch.agents._answers import (
-    Cancelling,
     check_unasked,
     end_below,
     find_question,
@@ -312,7 +311,7 @@ class Agent:
         """
         around = await surroundings_of(self.store, node)
         turn, fork = _turn_in(self, around.thread, around.last), open_fork(around)
-        turn.continuation = Continuation(Cancelling(), is_left=True)
+        turn.continuation = Continuation(Absent(), is_left=True)
         if fork is not None:
             around = await line_of(self.store, fork.caller)
         return await use_line(turn, await LineWriter.at(turn.timeline, around))

@@ -132,8 +132,8 @@ class Continuation:
     Attributes:
         user: answers questions immediately; without one, the turn ends at questions.
         within: the first nodes of the open branches that continue; ``None`` if all continue.
-        is_left: whether the user sent a message in place of answers: the tools end, and the model
-            is not asked.
+        is_left: whether the user sent a message in place of answers: the tools read ``cancel`` and
+            end, and ``user`` and the model are not asked.
         is_stopped: whether the user stopped the turn: tools that wait for no answer are undone. For
             such a tool in a branch, the tools in all branches opened with that branch are undone.
     """

@@ -6,7 +6,6 @@ import math
 from functools import partial
 from itertools import takewhile
 
-from anabranch._asking import Absent
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
 from anabranch.agents._call_expiry import keep_open
@@ -16,7 +15,6 @@ from anabranch.agents._line_writer import (
     QuestionExpiredError,
     surroundings_of,
 )
-from anabranch.agents._ports import Question
 from anabranch.agents._tool_questions import (
     Reply,
     TimeOver,
@@ -28,16 +26,7 @@ from anabranch.agents._tool_questions import (
 )
 from anabranch.agents._turn import Turn
 from anabranch.errors import ToolError
-from anabranch.messages import ElicitReply
 from anabranch.tree import Node, Surroundings, TreeStore
-
-
-class Cancelling(Absent):
-    """Answers every question with ``cancel``, because the user sent a message and no answer."""
-
-    async def elicit(self, request: Question, /, *, step_id: str) -> ElicitReply:
-        del request, step_id
-        return ElicitReply(action="cancel")
 
 
 async def store_answer(

@@ -15,7 +15,7 @@ from functools import partial
 import anyio
 from pydantic import JsonValue
 
-from anabranch._aio import Clock, all_or_first_error, run_shielded
+from anabranch._aio import all_or_first_error, run_shielded
 from anabranch.agents._agent_tools import ELSEWHERE
 from anabranch.agents._branch_progress import ERROR, PARTIAL, BranchOutcome
 from anabranch.agents._events import BranchEnded, BranchResumed
@@ -158,12 +158,20 @@ async def _running(turn: Turn, path: BranchPath, *, work: bool) -> Node:
 
 async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
     """Wait for ``work`` until the branch's deadline, or until the turn's limit for a branch."""
-    timeline, clock = turn.timeline, turn.timeline.dependencies.clock
-    timeout, working = timeline.dependencies.limits.timeout, timeline.branch_of_folding
+    clock, working = turn.timeline.dependencies.clock, turn.timeline.branch_of_folding
+    timeout = turn.timeline.dependencies.limits.timeout
     seconds = math.inf if timeout is None else timeout
     if working is not None:
         seconds = min(seconds, working.seconds_left)
-    return await (work if seconds == math.inf else _within(clock, seconds, start, work))
+    if seconds == math.inf:
+        return await work
+    with anyio.CancelScope() as scope:
+        timer = clock.call_at(clock.now() + seconds, scope.cancel)
+        try:
+            return await work
+        finally:
+            timer.cancel()
+    raise BranchTimeoutError(start.id, seconds)
 
 
 async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutcome:
@@ -187,16 +195,6 @@ async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutco
         logger.debug("no summary of the branch at %r: %s", start.id, _message(error))
         return await run_shielded(_record_failure(turn, start, limit))
     return BranchOutcome(start, end, str(limit), timeline.last_text)
-
-
-async def _within(clock: Clock, seconds: float, start: Node, work: Awaitable[Node]) -> Node:
-    with anyio.CancelScope() as scope:
-        timer = clock.call_at(clock.now() + seconds, scope.cancel)
-        try:
-            return await work
-        finally:
-            timer.cancel()
-    raise BranchTimeoutError(start.id, seconds)
 
 
 async def _record_failure(turn: Turn, start: Node, error: Exception) -> BranchOutcome:

@@ -211,12 +211,6 @@ async def test_a_parent_that_spends_the_tokens_of_its_child_is_forced_with_it() 
     assert child.status == "failed"
 
 
-async def test_a_budget_that_does_not_hold_the_prompt_is_refused() -> None:
-    folding = Folding()
-    await refusal(folding.create(prompt="word " * 50, budget=40), "FOLD010")
-    assert folding.events == []
-
-
 # -- time ------------------------------------------------------------------------------------
 
 
@@ -423,26 +417,6 @@ async def test_secrets_do_not_leave_a_branch() -> None:
     await service.charge(0, branch_id=branch.id, partial="hunter2!")
     forced = await service.force(branch.id, "because of hunter2")
     assert (forced.result, forced.error) == ("[REDACTED]!", "because of [REDACTED]")
-
-
-async def test_a_text_that_cannot_be_searched_for_secrets_stays_where_it_is() -> None:
-    """Excludes that a text leaves although the search for secrets has failed."""
-    broken: list[str] = []
-
-    async def scrub(text: str) -> str:
-        if broken:
-            raise OSError("no detectors")
-        return text
-
-    folding = Folding()
-    service = folding.restarted(scrub=scrub)
-    branch = (await service.create(**PROMPT)).branch
-    broken.append("now")
-    await refusal(service.complete("secret", branch_id=branch.id), "FOLD014")
-    await refusal(service.create(**PROMPT), "FOLD014")
-    found = await service.status(branch_id=branch.id)
-    assert found is not None
-    assert (found.status, found.result) == ("active", None)
 
 
 async def test_a_listener_that_fails_is_logged_and_changes_nothing(

@@ -60,17 +60,6 @@ async def test_from_creation_to_return(host: Host) -> None:
     assert (await host.call("branch_status", session_id=session))["status"] == "none"
 
 
-async def test_siblings_and_parallel_agents(host: Host) -> None:
-    """Excludes that the branches of agents which work in parallel are nested in each other."""
-    first = await host.call("branch_create", **TASK)
-    session = first["session_id"]
-    both = [
-        await host.call("branch_create", **TASK, session_id=session, parent_branch_id=parent)
-        for parent in (first["branch_id"], "root")
-    ]
-    assert [each["depth"] for each in both] == [2, 1]
-
-
 async def test_a_client_reads_the_code_and_the_remedy_of_a_refusal(host: Host) -> None:
     """Excludes a refusal that is masked as an unexpected error, or fails the connection."""
     assert await host.refused("branch_return", message="Here.", branch_id="br_none") == (

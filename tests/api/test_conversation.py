@@ -3,10 +3,15 @@
 import asyncio
 
 import pytest
+from pydantic import BaseModel
 
-from anabranch import BranchContext, Message, SampleResult, assistant, tool, user
+from anabranch import Accepted, BranchContext, Message, SampleResult, assistant, tool, user
 from anabranch.messages import MessageLike, SampleRequest
 from anabranch.testing import MockClient, run_tool
+
+
+class Row(BaseModel):
+    row: int
 
 
 def texts(messages: tuple[Message, ...]) -> list[str]:
@@ -185,14 +190,16 @@ async def test_an_outer_context_used_inside_a_branch_does_not_grow(replay: bool)
 
 
 async def test_an_exchange_continues_an_explicit_conversation(replay: bool) -> None:
-    """Required: an exchange is ready to be appended."""
+    """Required: an exchange, of a sample or of a question, is ready to be appended."""
 
     @tool
     async def talk(ctx: BranchContext) -> SampleResult[None]:
         first = await ctx.sample(messages=[user("one")])
-        return await ctx.sample(messages=[*first.exchange, user("two")])
+        answer = await ctx.elicit(Row, "Row?")
+        assert isinstance(answer, Accepted)
+        return await ctx.sample(messages=[*first.exchange, *answer.exchange, user("two")])
 
-    client = MockClient(samples=echo)
+    client = MockClient(samples=echo, elicits=[{"row": 1}])
     result = await run_tool(talk, {}, client, replay=replay)
     assert texts(result.exchange) == ["two", "re: two"]
-    assert texts(client.sample_calls[1].messages) == ["one", "re: one", "two"]
+    assert texts(client.sample_calls[1].messages) == ["one", "re: one", "Row?", "", "two"]

@@ -19,7 +19,6 @@ from anabranch import (
     ElicitValidationError,
     StepFailed,
     tool,
-    user,
 )
 from anabranch.messages import (
     ElicitReply,
@@ -175,22 +174,6 @@ async def test_only_an_accepted_answer_has_an_exchange(replay: bool) -> None:
     assert filled.input == {"plane": "A320"}
     assert not hasattr(Declined(), "exchange")
     assert not hasattr(Cancelled(), "exchange")
-
-
-async def test_an_answer_can_be_sent_to_the_model_as_an_exchange(replay: bool) -> None:
-    """Required: messages extended by an elicit's exchange."""
-
-    @tool(elicits=[SEAT])
-    async def ask(ctx: BranchContext) -> str:
-        answer = await ctx.elicit(SEAT, "Row?")
-        assert isinstance(answer, Accepted)
-        result = await ctx.sample(messages=[user("Fly me"), *answer.exchange, user("Good choice?")])
-        return result.text
-
-    client = MockClient(samples=["Yes."], elicits=[{"row": 1}])
-    assert await run_tool(ask, {}, client, replay=replay) == "Yes."
-    roles = [message.role for message in client.sample_calls[0].messages]
-    assert roles == ["user", "assistant", "user", "user"]
 
 
 class Card(BaseModel):

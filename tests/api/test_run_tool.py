@@ -8,7 +8,6 @@ from pydantic import BaseModel
 
 from anabranch import (
     Accepted,
-    AnabranchError,
     Answerer,
     AnswerError,
     BranchContext,
@@ -200,13 +199,6 @@ async def test_an_answerer_is_given_the_id_of_the_step_that_asks(replay: bool) -
 
     await run_tool(confirm, {}, Keyed(), replay=replay)
     assert asked == ["confirm/confirm.1"]
-
-
-def test_an_answer_error_is_one_of_the_package_s_errors() -> None:
-    """Chosen: every error that a caller can catch has one root."""
-    error = AnswerError("overloaded", 529)
-    assert isinstance(error, AnabranchError)
-    assert (str(error), error.code) == ("overloaded", 529)
 
 
 async def test_ids_and_parents_follow_the_caller(replay: bool) -> None:

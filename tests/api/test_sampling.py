@@ -11,7 +11,6 @@ from anabranch import (
     Capabilities,
     CapabilityError,
     NonDeterminismError,
-    SampleValidationError,
     StepFailed,
     ToolSpec,
     Usage,
@@ -248,20 +247,6 @@ async def test_a_required_tool_call_is_insisted_on_twice(replay: bool) -> None:
     assert "no tool was called" in last[2].text
 
 
-async def test_a_model_that_never_calls_the_required_tool_fails_the_sample(replay: bool) -> None:
-    """Required: retries + 1 attempts, then SampleValidationError."""
-
-    @tool
-    async def ask(ctx: BranchContext) -> None:
-        await ctx.sample("weather?", tools=[WEATHER], tool_choice="required")
-
-    client = MockClient(samples=lambda _: "no")
-    with pytest.raises(SampleValidationError) as raised:
-        await run_tool(ask, {}, client, replay=replay)
-    assert (raised.value.attempts, raised.value.last_text) == (3, "no")
-    assert len(client.sample_calls) == 3
-
-
 async def test_a_tool_can_be_offered_to_the_model_as_it_is() -> None:
     """Contract: tools= takes tools."""
 
@@ -277,7 +262,7 @@ async def test_a_tool_can_be_offered_to_the_model_as_it_is() -> None:
 
 
 async def test_a_sample_that_makes_no_sense_is_refused_where_it_is_made() -> None:
-    """Required: neither prompt nor messages given is an error."""
+    """Required: neither prompt nor messages given is an error, and schema XOR tools."""
 
     @tool
     async def ask(ctx: BranchContext) -> bool:
@@ -289,6 +274,8 @@ async def test_a_sample_that_makes_no_sense_is_refused_where_it_is_made() -> Non
             _ = ctx.sample(messages=[])
         with pytest.raises(ValueError, match="max_tokens must be positive"):
             _ = ctx.sample("a", max_tokens=0)
+        with pytest.raises(ValueError, match="not both"):
+            _ = ctx.sample("x", schema=int, tools=[plain])  # type: ignore[call-overload]  # the point
         with pytest.raises(ValueError, match="needs tools="):
             _ = ctx.sample("a", tool_choice="required")
         return True

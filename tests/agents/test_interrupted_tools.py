@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from anabranch import Accepted, BranchContext, ToolError, tool
+from anabranch import BranchContext, tool
 from anabranch.agents import Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
-from anabranch.testing import calls
+from anabranch.testing import ModelFunction, calls
 from tests.agents.asking import Confirm
 from tests.agents.harness import Answering, Setting, fork, heard, interrupted, results_in, set_up
 
@@ -33,9 +33,18 @@ class Hall:
         await asyncio.Event().wait()
 
 
-async def seated(hall: Hall, *, asks: bool) -> tuple[Setting, asyncio.Event]:
-    """An agent whose tool reserves a seat, and then asks, or works for ever."""
-    asked = asyncio.Event()
+def using(name: str) -> ModelFunction:
+    """A model that calls a tool once."""
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
+        return "fine" if used else calls(("use", name, {}))
+
+    return decide
+
+
+async def test_a_tool_that_is_interrupted_at_its_question_is_not_undone() -> None:
+    hall, asked = Hall(), asyncio.Event()
 
     async def wait(_: Question) -> ElicitReply:
         asked.set()
@@ -45,23 +54,10 @@ async def seated(hall: Hall, *, asks: bool) -> tuple[Setting, asyncio.Event]:
     @tool
     async def book(ctx: BranchContext) -> str:
         seat = await ctx.step(hall.reserve, undo=hall.release)
-        if not asks:
-            await ctx.step(hall.never)
-        answer = await ctx.elicit(Confirm, f"Take the {seat}?")
-        if not isinstance(answer, Accepted):
-            raise ToolError("not wanted")
+        await ctx.elicit(Confirm, f"Take the {seat}?")
         return f"the {seat} is taken"
 
-    def decide(request: SampleRequest) -> SampleReply | str:
-        used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
-        return "fine" if used else calls(("use", "book", {}))
-
-    return await set_up(decide, tools=[book], user=Answering(wait)), asked
-
-
-async def test_a_tool_that_is_interrupted_at_its_question_is_not_undone() -> None:
-    hall = Hall()
-    setting, asked = await seated(hall, asks=True)
+    setting = await set_up(using("book"), tools=[book], user=Answering(wait))
     await interrupted(setting.say("Go"), asked)
     assert hall.done == ["reserve"]
 
@@ -71,14 +67,6 @@ async def test_a_tool_that_is_interrupted_at_its_question_is_not_undone() -> Non
     results = results_in(setting.model.requests[-1].messages[-1].content)
     assert list(results.values()) == ["the seat is taken"]
     assert hall.done == ["reserve"]
-    await setting.check()
-
-
-async def test_a_tool_that_is_interrupted_at_work_is_undone() -> None:
-    hall = Hall()
-    setting, _ = await seated(hall, asks=False)
-    await interrupted(setting.say("Go"), hall.working)
-    assert hall.done == ["reserve", "release seat"]
     await setting.check()
 
 
@@ -132,11 +120,7 @@ async def charging(service: Service, *, undo: bool) -> Setting:
         await ctx.step(service.charge, ctx.idempotency_key, undo=service.refund if undo else None)
         return await service.reply()
 
-    def decide(request: SampleRequest) -> SampleReply | str:
-        used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
-        return "fine" if used else calls(("use", "pay", {}))
-
-    return await set_up(decide, tools=[pay])
+    return await set_up(using("pay"), tools=[pay])
 
 
 async def test_different_tool_uses_have_different_keys() -> None:
@@ -188,11 +172,7 @@ async def test_effects_before_an_answered_question_are_undone_as_well() -> None:
         asked.append(question)
         return YES
 
-    def decide(request: SampleRequest) -> SampleReply | str:
-        used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
-        return "fine" if used else calls(("use", "book", {}))
-
-    setting = await set_up(decide, tools=[book], user=Answering(yes))
+    setting = await set_up(using("book"), tools=[book], user=Answering(yes))
     await interrupted(setting.say("Go"), hall.working)
     assert hall.done == ["reserve", "release seat"]
     head = await setting.agent.head(setting.thread_id)

@@ -305,6 +305,32 @@ async def test_a_task_left_behind_in_a_branch_can_do_nothing_after_its_deadline(
             await call.result()
 
 
+async def test_a_task_left_behind_by_a_replay_past_the_deadline_can_do_nothing() -> None:
+    """The body of the branch was never cut off, since it only passed records."""
+    world = World()
+
+    async def helper(released: asyncio.Event) -> None:
+        await released.wait()
+        await ask("too late")
+
+    async def body(_: Branch) -> str:
+        released = asyncio.Event()
+        left: list[asyncio.Task[None]] = []
+
+        async def inner(_: Branch) -> None:
+            await ask("a")
+            left.append(asyncio.create_task(helper(released)))
+
+        with contextlib.suppress(BranchTimeoutError):
+            await branch(inner, timeout=30)
+        released.set()
+        await asyncio.wait(left)
+        return type(left[0].exception()).__name__
+
+    run = await rounds(body, world=world, between=lambda: world.clock.advance(60))
+    assert run.value == "BranchTimeoutError"
+
+
 async def test_a_task_that_asks_past_the_deadline_ends_the_branch_around_it() -> None:
     """In a replay nothing has stopped the branch yet: it is stopped where it wants to go on."""
     world = World()

@@ -28,7 +28,6 @@ from tests.engine.harness import (
     ask_here,
     branch,
     failing,
-    first_round,
     gather,
     here,
     hot,
@@ -66,13 +65,6 @@ async def test_a_call_that_was_opened_and_never_run_leaves_nothing() -> None:
     async with world.call(two_questions, world.journal()) as call:
         pass
     assert call.journal == world.journal()
-
-
-async def test_answers_to_questions_never_asked_change_nothing() -> None:
-    journal = await first_round(two_questions)
-    journal.answer({"t/ask.2": Answer("forged"), "t/str.1": Answer("forged")})
-    run = await rounds(two_questions, state=journal.dumps())
-    assert (run.value, run.brackets) == (["A", "B"], [["a"], ["b"]])
 
 
 async def test_the_timeout_of_a_call_counts_from_when_the_journal_began() -> None:

@@ -288,12 +288,10 @@ class Call(Generic[T]):
         return self.cursor.fault
 
     def parked(self) -> Iterator[asyncio.Future[None]]:
-        """Return the futures of open asks, and of strands that wait at a marker."""
         yield from self._open.futures()
         yield from self.markers.futures()
 
     def seconds_asleep(self) -> float | None:
-        """Return the seconds until the first sleep ends; ``None`` while a question is open."""
         sleeps = is_asleep(self.journal) and not (self.scheduler.replaying or self.journal.held)
         when = wakes_at(self.journal) if sleeps else None
         return None if when is None else when - self._clock.now()
@@ -321,7 +319,6 @@ class Call(Generic[T]):
             strand.task.exception()  # looked at: the call's own outcome says what happened
 
     def on_not_suspended(self, task: asyncio.Task[Any], found: str) -> None:
-        """Fail the call, whose body has continued after the round's end."""
         if self.fault is None and self._ended is not None:
             asked = self._ended.asked_by.get(task) or [ask.step_id for ask in self._ended.asks]
             self.cursor.fail(SuspensionError(asked, found))

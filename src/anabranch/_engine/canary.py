@@ -133,7 +133,6 @@ def _call_graph(task: AnyTask) -> str:
 
 
 def _runtime(loop: asyncio.AbstractEventLoop | None) -> str:
-    """Return the names and versions of Python, the event loop and anyio."""
     found = [f"{platform.python_implementation()} {platform.python_version()}"]
     if loop is not None:
         found.append(f"{type(loop).__module__}.{type(loop).__qualname__}")

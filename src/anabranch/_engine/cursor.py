@@ -167,7 +167,6 @@ class ReplayCursor:
         return again
 
     def new_path(self, scope: Scope, name: str) -> str:
-        """Return the path of the next sub-branch in ``scope``."""
         if scope.unordered:
             scope.check_order(name)
         path = f"{scope.path}/{name}#{scope.count(name)}"

@@ -237,7 +237,6 @@ class Journal:
         return ledger
 
     def dumps(self) -> str:
-        """Return the text form; :meth:`loads` is its inverse."""
         private: list[list[Any]] = []
         public: list[list[Any]] = []
         prints: list[str] = []

@@ -53,7 +53,6 @@ def joined(prints: list[str]) -> str | list[str]:
 
 
 def split(prints: str | list[str]) -> list[str]:
-    """Return the fingerprints that :func:`joined` has joined."""
     if isinstance(prints, list):
         return prints
     return [prints[start : start + LENGTH] for start in range(0, len(prints), LENGTH)]
@@ -71,7 +70,6 @@ def shorten_ids(rows: list[list[Any]]) -> None:
 
 
 def restore_ids(rows: list[list[Any]]) -> None:
-    """Put back the ids that :func:`shorten_ids` has replaced."""
     name, number = "", 0
     for row in rows:
         if row[0] == 0:

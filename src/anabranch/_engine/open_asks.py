@@ -17,8 +17,6 @@ from anabranch._engine.journal import Ask, AskKind, Entry, Journal
 
 
 class _Open(NamedTuple):
-    """An open ask, the ``future`` of its answer, and the ``task`` that waits."""
-
     ask: Ask
     future: asyncio.Future[None]
     task: asyncio.Task[Any]

@@ -124,7 +124,6 @@ class Operations:
             return entry
 
     async def _park(self, strand: Strand, ask: Ask, branch: Branch) -> None:
-        """Wait until ``ask`` of ``branch`` is answered."""
         future = self._asks.open(ask, strand.task)
         self._cursor.ask(ask)
         self._scheduler.strand_parked()

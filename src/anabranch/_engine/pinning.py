@@ -62,7 +62,6 @@ def fingerprint(*parts: JsonValue) -> str:
 
 
 def pin(function: Callable[..., object], args: Sequence[Any]) -> str:
-    """Return the fingerprint of the function's name and its arguments."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     try:
         return fingerprint(name, *args)

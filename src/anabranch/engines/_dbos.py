@@ -144,8 +144,7 @@ class DBOSEngine:
         done: dict[str, Any] = {"completed_before": _as_iso(now - RETAINED)}
         lost: dict[str, Any] = {"status": RUNNING, "dequeued_before": _as_iso(now - LOST)}
         for old in (done, lost):
-            is_full = True
-            while is_full:
+            while True:
                 found = await self._asking(
                     client.list_workflows_async(
                         **old,
@@ -158,7 +157,8 @@ class DBOSEngine:
                 if found:
                     ids = [each.workflow_id for each in found]
                     await self._asking(client.delete_workflows_async(ids))
-                is_full = len(found) == PRUNED_AT_ONCE
+                if len(found) < PRUNED_AT_ONCE:
+                    break
 
     # -- the database ------------------------------------------------------------------------
 

@@ -79,7 +79,6 @@ class InProcessEngine:
         return min(filter(None, queues), default=None)
 
     def _next(self, tools: Mapping[str, str]) -> Wake | None:
-        """Take the earliest due wake, or return ``None``."""
         first = self._first(tools)
         is_due = first is not None and first[0][0] <= self._clock.now()
         return heapq.heappop(first)[-1] if first and is_due else None

@@ -2,8 +2,7 @@
 
 The ports are ``CallStore``, ``TreeStore``, ``RunEvents``, ``MemoryStore`` and ``BranchStore``; they
 belong to the packages that need them (``_durable``, ``tree``, ``memory``, ``folding``). A store never
-interprets a record.
-``memory:`` is SQLite without a file, so tests run the code that runs in production.
+interprets a record. ``memory:`` is SQLite without a file, so tests run the code that runs in production.
 
     _engines.py          store URLs, and the SQLAlchemy engine for a URL
     _threads.py          the threads of a database, and the batches that share a commit
@@ -11,21 +10,11 @@ interprets a record.
     _processes.py        locks that show which processes are alive
     _database.py         transactions, and the tables of a new store
     _sql.py              column types, indexes, and statements that are compiled once
-    _call_tables.py      the tables of calls, and their SQL
-    _call_rows.py        calls, rounds and entries as rows, and the opening of a round
-    _calls.py            the store of calls
-    _tree_tables.py      the tables of threads, and their SQL
-    _tree_rows.py        threads, nodes and results as rows
-    _trees.py            the store of conversations
-    _event_tables.py     the tables of run events, and their SQL
     _event_tails.py      the latest events in memory, for readers in this process
-    _run_events.py       the store of run events
-    _memory_tables.py    the tables of memories, and memories as rows
     _memory_search.py    the searches by words and by vectors
-    _memories.py         the store of memories
-    _branches.py         the store of branches
 
-A new kind of record gets its own module of tables and its own store module.
+Each kind of record has its own store module, such as ``_calls.py``. Next to it are the tables with their
+SQL (``_call_tables.py``) and, if the conversion is long, the records as rows (``_call_rows.py``).
 """
 
 from __future__ import annotations

@@ -227,7 +227,6 @@ class _Rows:
         self._branches[branch.id] = self._new_branches[branch.id] = branch
 
     def flush(self) -> None:
-        """Write the records that the transaction has put, in their present state."""
         if self._new_sessions:
             sessions = map(_session_row, self._new_sessions.values())
             PUT_SESSION.count(self._connection, *sessions)

@@ -127,7 +127,6 @@ def _moved(event: CallEvent) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[s
 
 
 def _leasing(event: CallEvent) -> sa.Update:
-    """Return the statement that takes a free lease and changes the call's state by ``event``."""
     before, after = _moved(event)
     return (
         sa.update(CALL)
@@ -142,7 +141,6 @@ def _leasing(event: CallEvent) -> sa.Update:
 
 
 def _moving(event: CallEvent) -> sa.Update:
-    """Return the statement that changes a call's state by ``event`` and ends its lease."""
     before, after = _moved(event)
     return (
         sa.update(CALL)

@@ -321,7 +321,6 @@ _HEAD = (RUN.c.first, RUN.c.last, RUN.c.state)
 
 
 def _counting(dialect: sa.Dialect) -> sa.ClauseElement:
-    """Return the statement that reserves event numbers in a run, and adds the run if it is new."""
     insert = insert_of(dialect)(RUN).values(
         _COUNTED | {"run": sa.bindparam("this"), "first": 1, "last": _SIZE}
     )
@@ -344,7 +343,6 @@ COUNT_LAST = Statement(_OWNED.values(_COUNTED | _NO_TURN | {"look_at": _EARLIER}
 
 
 def _adding(count: int) -> sa.ClauseElement:
-    """Return the statement that adds ``count`` events, each with all columns of the table."""
     names = [column.name for column in EVENT.c]
     return sa.insert(EVENT).values(
         [{name: sa.bindparam(f"{name}_{place}") for name in names} for place in range(count)]
@@ -352,7 +350,6 @@ def _adding(count: int) -> sa.ClauseElement:
 
 
 def _beginning(dialect: sa.Dialect) -> sa.ClauseElement:
-    """Return the statement that begins a turn in a run without a turn, or in a new run."""
     begun = sa.select(EVENT.c.number).where(_OF_THIS, EVENT.c.key == sa.bindparam("new_turn"))
     insert = insert_of(dialect)(RUN).values(
         _COUNTED

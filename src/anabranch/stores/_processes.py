@@ -61,8 +61,6 @@ Read: TypeAlias = Callable[[str], Awaitable[Collection[int]]]
 
 
 class ClosableProcesses(Processes, Protocol):
-    """The processes of an open database."""
-
     def close(self) -> None:
         """Release this process's lock, so that others see its end; a second call does nothing."""
         ...

@@ -382,7 +382,6 @@ def _new_mark() -> int:
 
 
 def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]:
-    """Return the events as the parameters of ``APPEND_POSTGRES``."""
     items = [
         (place, number, data)
         for place, each in enumerate(new, 1)

@@ -92,7 +92,6 @@ class Statement:
         return self._compiled[dialect.name]
 
     def rows(self, connection: sa.Connection, values: Mapping[str, Any]) -> Sequence[Row]:
-        """Return all rows that a query finds."""
         text, constants = self._of(connection.dialect)
         with _cursor(connection) as cursor:
             cursor.execute(text, {**constants, **values})

@@ -120,7 +120,6 @@ async def outcome(future: Future[T]) -> T:
 
 
 async def _ended(future: Future[Any]) -> None:
-    """Wait until work has ended, and ignore its result or error."""
     await asyncio.gather(asyncio.wrap_future(future), return_exceptions=True)
 
 
@@ -137,8 +136,6 @@ class Workers(Protocol):
 
 
 class PerTransaction:
-    """Runs each piece of work in its own transaction."""
-
     def __init__(self, threads: Executor, transaction: Transaction) -> None:
         self._threads = threads
         self._transaction = transaction

@@ -37,7 +37,6 @@ _DELETE_FILES = sa.delete(FILE).where(
 
 
 def _contents(nodes: sa.Select[tuple[int]]) -> sa.Executable:
-    """Return the statement that finds the contents of nodes and of their results."""
     return sa.union_all(
         sa.select(NODE.c.content).where(NODE.c.seq.in_(nodes)),
         sa.select(RESULT.c.content).where(RESULT.c.node.in_(nodes)),

@@ -118,7 +118,6 @@ def _adding(
 
 
 def _new(columns: Sequence[sa.Column[Any]]) -> list[sa.BindParameter[Any]]:
-    """Return the parameters for the values of ``columns`` in a new row."""
     return [sa.bindparam(f"new_{column.name}", type_=column.type) for column in columns]
 
 

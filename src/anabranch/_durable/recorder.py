@@ -66,9 +66,6 @@ class ForeignErrors(Protocol):
     def load(self, stored: dict[str, Any], /) -> Exception: ...
 
 
-_ONLY_ONCE = "This call has ended. Its result could not be stored, so it cannot be sent again."
-
-
 def value_text(tool: Tool[Any], value: object) -> str:
     try:
         return _dumps({"value": codec_of(tool.returned_by).encode(tool.name, value)})
@@ -119,7 +116,9 @@ def repeat_value(
     if "error" in stored:
         raise with_error_id(load_error(stored["error"]), stored.get("error_id", ""))
     if "value" not in stored:
-        raise ToolError(_ONLY_ONCE)
+        raise ToolError(
+            "This call has ended. Its result could not be stored, so it cannot be sent again."
+        )
     return Finished(codec_of(tool.returned_by).decode(tool.name, stored["value"]))
 
 
@@ -133,12 +132,6 @@ def load_error(error: dict[str, Any] | None) -> Exception:
 def _dumps(reply: dict[str, Any]) -> str:
     # Not canonical JSON: the fields of a form keep their order.
     return json.dumps(reply, separators=(",", ":"))
-
-
-_NOT_RECORDED = (
-    "This server cannot reach its records just now, and could not record this work: {done}."
-    " Send the same request again; the work may then happen a second time."
-)
 
 
 T = TypeVar("T")
@@ -212,5 +205,10 @@ class StoreRecorder:
             raise
         except StoreError as error:
             if done:
-                raise StoreError(_NOT_RECORDED.format(done=done), unrecorded=done) from error
+                raise StoreError(
+                    "This server cannot reach its records just now, and could not record this"
+                    f" work: {done}. Send the same request again; the work may then happen a second"
+                    " time.",
+                    unrecorded=done,
+                ) from error
             raise

@@ -194,7 +194,11 @@ class Rounds:
                     opened = await self._open(job, journal, answers, lease, new)
                     _require_continuable(opened, journal, new)
                     if opened.is_leased:
-                        played = self._begin(job, journal, lease, opened)
+                        if not journal.rounds:
+                            journal.started = opened.call.started  # the time of its first request
+                        journal.answer(load_answers(opened.answers))
+                        merge(journal, opened.entries, opened.undone)
+                        played = StoredRound(self, job, journal, lease, opened)
                         await self._take_over(job, journal, opened.call, lease)
                         async with _recording_failure(played):
                             yield played
@@ -244,13 +248,6 @@ class Rounds:
             node=job.node,
             version=self.runtime.version,
         )
-
-    def _begin(self, job: Job, journal: Journal, lease: Lease, opened: OpenedRound) -> StoredRound:
-        if not journal.rounds:
-            journal.started = opened.call.started  # the time of its first request
-        journal.answer(load_answers(opened.answers))
-        merge(journal, opened.entries, opened.undone)
-        return StoredRound(self, job, journal, lease, opened)
 
     def expires(self, job: Job, journal: Journal) -> float:
         """Return the time at which a call expires if its client does not continue it."""

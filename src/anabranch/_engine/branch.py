@@ -233,8 +233,3 @@ class Branch:
             if branch.deadline is not None and branch.deadline.expired:
                 await branch.deadline.stop()
             branch = branch.parent
-
-    def absorb(self, branch: Branch) -> None:
-        """Add the entries of ``branch``, which has ended without a fold, to this branch."""
-        self.ids += branch.ids
-        self.noticed += (branch.path, *branch.noticed)

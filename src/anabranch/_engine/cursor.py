@@ -324,7 +324,8 @@ class ReplayCursor:
     def merge(self, branch: Branch, into: Branch) -> None:
         """Move the entries of ``branch``, which has ended, into the branch around it."""
         self.budgets.release_in(branch.path)
-        into.absorb(branch)
+        into.ids += branch.ids
+        into.noticed += (branch.path, *branch.noticed)
         if branch.path in self.journal.deadlines and not branch.is_expired:
             # A later round would stop a branch that has ended in time:
             # test_a_branch_that_was_done_in_time_is_not_stopped_in_a_later_round.

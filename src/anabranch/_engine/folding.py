@@ -154,8 +154,6 @@ class Branches:
         if self._scheduler.closing:  # the round has ended: what a body does now is not part of it
             return False
         inner = self._cursor.inside(branch, failed=entry.error is not None)
-        # The undo would be lost with its entry:
-        # test_a_branch_that_owes_an_undo_without_a_name_is_not_folded.
         if inner and not self._compensations.can_fold(inner):
             return False
         self._cursor.fold(branch, inner, entry, into)

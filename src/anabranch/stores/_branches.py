@@ -201,7 +201,8 @@ class _Rows:
                 # Another transaction may have changed the records that were read before the lock.
                 self._branches = dict(self._new_branches)
             rows = FIND_SESSION.rows(self._connection, {"this": this})
-            self._sessions[session_id] = _to_session(rows[0]) if rows else None
+            values = _values(rows[0], _SESSION_FIELDS) if rows else None
+            self._sessions[session_id] = Session(**values) if values else None
         return self._sessions[session_id]
 
     def branch(self, branch_id: str) -> Branch | None:
@@ -261,10 +262,6 @@ def _branch_row(branch: Branch) -> dict[str, Any]:
         "completed_at": branch.completed_at,
         "record": _record(branch, _BRANCH_FIELDS),
     }
-
-
-def _to_session(row: Row) -> Session:
-    return Session(**_values(row, _SESSION_FIELDS))
 
 
 def to_branch(row: Row) -> Branch:

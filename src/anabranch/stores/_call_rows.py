@@ -98,14 +98,6 @@ def to_round(row: Row) -> RoundRecord:
     return RoundRecord(number, to_text(reply), to_text(state), to_text(notes))
 
 
-def entry_rows(call_id: str, number: int, entries: Mapping[str, str]) -> list[dict[str, Any]]:
-    this = to_bytes(call_id)
-    return [
-        {"call_id": this, "number": number, "step_id": to_bytes(step_id), "text": to_bytes(text)}
-        for step_id, text in entries.items()
-    ]
-
-
 def to_entries(rows: Iterable[Row]) -> dict[str, str]:
     return {to_text(step_id): to_text(text) for step_id, text in rows}
 

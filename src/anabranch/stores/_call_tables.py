@@ -189,14 +189,13 @@ ADOPT = Statement(
     .where(_THIS, _IS_OPEN, _IS_OWNED)
     .values(version=sa.bindparam("new_version", type_=Opaque))
 )
-_IN_STATE = CALL.c.state == sa.bindparam("in_state")
 _NEW_DEADLINE = sa.bindparam("new_deadline", type_=sa.Double)
 POSTPONE = Statement(
     sa.update(CALL).where(_THIS, CALL.c.deadline < _NEW_DEADLINE).values(deadline=_NEW_DEADLINE)
 )
 HASTEN = Statement(
     sa.update(CALL)
-    .where(_THIS, _IN_STATE, CALL.c.deadline > _NEW_DEADLINE)
+    .where(_THIS, CALL.c.state == sa.bindparam("in_state"), CALL.c.deadline > _NEW_DEADLINE)
     .values(deadline=_NEW_DEADLINE)
 )
 

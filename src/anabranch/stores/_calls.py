@@ -38,7 +38,6 @@ from anabranch.stores._call_rows import (
     answer_rows,
     call_row,
     digest_of,
-    entry_rows,
     inbox_of,
     known_round,
     open_known,
@@ -335,13 +334,14 @@ class Calls:
             for opened, digest in sql.OPENED_WITH.rows(connection, {"this": to_bytes(call_id)}):
                 if opened == number and digest != given:
                     return set()
-        rows = entry_rows(call_id, number, entries)
+        added: set[str] = set()
+        round_ = {"call_id": to_bytes(call_id), "number": number}
         with _known(call_id):
-            return {
-                step_id
-                for step_id, row in zip(entries, rows, strict=True)
-                if sql.INSERT_ENTRY.count(connection, row)
-            }
+            for step_id, text in entries.items():
+                entry = {"step_id": to_bytes(step_id), "text": to_bytes(text)}
+                if sql.INSERT_ENTRY.count(connection, {**round_, **entry}):
+                    added.add(step_id)
+        return added
 
     def _add_postgres(
         self,

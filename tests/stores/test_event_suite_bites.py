@@ -87,21 +87,22 @@ class CutsAtNul(Saboteur):
 
 
 class Follower(Saboteur):
+    async def start(self, run: str, after: At) -> At:
+        return after
+
     def sees(self, batch: EventBatch) -> EventBatch:
         return batch
 
     async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
-        async with aclosing(self.good.follow(run, after)) as following:
+        start = await self.start(run, after)
+        async with aclosing(self.good.follow(run, start)) as following:
             async for batch in following:
                 yield self.sees(batch)
 
 
 class RepeatsTheLast(Follower):
-    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
-        start = after if isinstance(after, EventId) else max(after - 1, 0)
-        async with aclosing(super().follow(run, start)) as following:
-            async for batch in following:
-                yield batch
+    async def start(self, run: str, after: At) -> At:
+        return after if isinstance(after, EventId) else max(after - 1, 0)
 
 
 class DropsForTheSlow(Follower):
@@ -123,11 +124,8 @@ class HoldsEverything(Follower):
 
 
 class TakesUnknownNumbersForTheEnd(Follower):
-    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
-        start = min(max(_number(after), 0), await self.good.last(run))
-        async with aclosing(super().follow(run, start)) as following:
-            async for batch in following:
-                yield batch
+    async def start(self, run: str, after: At) -> At:
+        return min(max(_number(after), 0), await self.good.last(run))
 
 
 class DoesNotReportGaps(Follower):
@@ -141,10 +139,8 @@ class DoesNotReportGaps(Follower):
 
 
 class TrustsNumbers(Follower):
-    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
-        async with aclosing(super().follow(run, _number(after))) as following:
-            async for batch in following:
-                yield batch
+    async def start(self, run: str, after: At) -> At:
+        return _number(after)
 
 
 class ProvesTheEventAlone(TrustsNumbers):
@@ -160,14 +156,12 @@ class ProvesTheEventAlone(TrustsNumbers):
         async with aclosing(self.good.follow(run, at - 1)) as following:
             return EventId(at, zlib.crc32((await anext(following)).events[0]))
 
-    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
+    async def start(self, run: str, after: At) -> At:
         number, last = _number(after), await self.good.last(run)
         is_trusted = isinstance(after, int) or number == 0
         if number > last or not (is_trusted or await self.id_of(run, number) == after):
             raise MissedEventsError(run, number, await self.id_of(run))
-        async with aclosing(super().follow(run, number)) as following:
-            async for batch in following:
-                yield batch
+        return number
 
 
 class ForgetsTheMarkOfWhatIsDeleted(Saboteur):
@@ -415,11 +409,8 @@ class ReleasesForAnyOwner(Saboteur):
 
 
 class ShortensOpenRuns(Follower):
-    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
-        start = max(_number(after), await self.good.last(run) - 40_000)
-        async with aclosing(super().follow(run, start)) as following:
-            async for batch in following:
-                yield batch
+    async def start(self, run: str, after: At) -> At:
+        return max(_number(after), await self.good.last(run) - 40_000)
 
 
 class LetsAnyoneReportTheEnd(Saboteur):

@@ -12,11 +12,11 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 from anabranch._aio import Clock, pause, run_shielded
 from anabranch._durable.call_states import CallEvent
-from anabranch._durable.engine import Processes
+from anabranch._durable.run_events import RunEvents
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
 
@@ -29,17 +29,6 @@ FIRST_RETRY, LONGEST_RETRY = 0.05, 1.0
 
 The pause doubles up to the longest.
 """
-
-
-class Leases(Protocol):
-    @property
-    def processes(self) -> Processes: ...
-
-    async def renew(self, name: str, owner: str, until: float, /) -> bool:
-        """Extend a lease, even an ended lease; return false if ``owner`` does not have it."""
-        ...
-
-    async def release(self, name: str, owner: str, /) -> None: ...
 
 
 class RenewedLease:
@@ -60,7 +49,7 @@ class RenewedLease:
 
     def __init__(
         self,
-        store: Leases,
+        store: CallStore | RunEvents,
         name: str,
         clock: Clock,
         *,

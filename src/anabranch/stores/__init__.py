@@ -81,7 +81,7 @@ def open_store(where: str | TreeStore) -> CallStore:
         StoreError: if the URL is invalid, or names a database whose driver is missing; or
             the extra ``stores`` is not installed.
     """
-    database, closes = _database_beside(where)
+    database, closes = _database_at(where, may_be_foreign=True)
     from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database
 
     return Calls(database, closes=closes)
@@ -149,7 +149,7 @@ def open_run_events(where: str | TreeStore) -> RunEvents:
     The second form shares the connections of a store of this package, until that store is closed.
     If ``where`` is a store of another package, the events are in memory.
     """
-    database, closes = _database_beside(where)
+    database, closes = _database_at(where, may_be_foreign=True)
     from anabranch.stores._run_events import Events  # noqa: PLC0415
 
     return Events(database, closes=closes)
@@ -188,24 +188,20 @@ async def append_reported(
         await events.append_all([new], at=at)
 
 
-def _database_beside(where: str | TreeStore) -> tuple[Database, bool]:
-    """Return :func:`_database_at`, or a database in memory for a store of another package."""
-    if not isinstance(where, str):
-        from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
+def _database_at(where: str | TreeStore, *, may_be_foreign: bool = False) -> tuple[Database, bool]:
+    """Return the database at a URL or of a store, and whether the caller must close it.
 
-        where = where if isinstance(where, Trees) else "memory:"
-    return _database_at(where)
-
-
-def _database_at(where: str | TreeStore) -> tuple[Database, bool]:
-    """Return the database at a URL or of a store, and whether the caller must close it."""
+    For a store of another package, the database is in memory, or an error is raised.
+    """
     if isinstance(where, str):
         return _open_database(where), True
     from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
-    if not isinstance(where, Trees):
-        raise StoreError(f"A {type(where).__name__} has no connections to share. Pass a URL.")
-    return where.database, False
+    if isinstance(where, Trees):
+        return where.database, False
+    if may_be_foreign:
+        return _open_database("memory:"), True
+    raise StoreError(f"A {type(where).__name__} has no connections to share. Pass a URL.")
 
 
 def _open_database(url: str) -> Database:

@@ -36,13 +36,11 @@ CALLER = "anabranch.caller"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The client that sent a request, with its limits.
+    """The client that sent a request, with its limits; requests count under the name ``counted_as``.
 
     Attributes:
         principal: the owner of the threads that the caller creates, and the only owner whose
             threads it sees; ``None`` where callers are not distinguished.
-        counted_as: the name under which requests count.
-        streams: the streams of events, of which each caller has a share.
     """
 
     principal: str | None
@@ -52,7 +50,7 @@ class Caller:
 
     def check_run(self) -> None:
         """Count a run that the caller wants to start; refuse a run over the limit."""
-        seconds = self.rates.run(self.counted_as)
+        seconds = self.rates.runs.take(self.counted_as)
         if seconds:
             raise too_many("messages and answers", seconds)
 
@@ -209,7 +207,7 @@ class Access:
         principal = await self._authenticate(request) if self._authenticate is not None else None
         counted = counted_as(request, principal)
         caller = Caller(principal or None, counted, self._rates, self._streams)
-        if seconds := self._rates.request(caller.counted_as):
+        if seconds := self._rates.requests.take(caller.counted_as):
             raise too_many("requests", seconds)
         if self._authenticate is not None and not principal:
             return _refused(401, "Sign in to use this.")

@@ -44,15 +44,8 @@ class Rates:
     def __init__(
         self, limits: RateLimits | None = None, *, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._requests = None if limits is None else _Buckets(limits.requests, now)
-        self._runs = None if limits is None else _Buckets(limits.runs, now)
-
-    def request(self, caller: str) -> int:
-        """Count a request; return 0 if it may pass, otherwise the seconds until a retry."""
-        return 0 if self._requests is None else self._requests.take(caller)
-
-    def run(self, caller: str) -> int:
-        return 0 if self._runs is None else self._runs.take(caller)
+        self.requests: Buckets = Buckets(None if limits is None else limits.requests, now)
+        self.runs: Buckets = Buckets(None if limits is None else limits.runs, now)
 
 
 def counted_as(request: Request, principal: str | None) -> str:
@@ -69,18 +62,21 @@ class _Bucket:
 
 
 @dataclass(slots=True)
-class _Buckets:
-    """A bucket of tokens for each caller, which each request empties and time fills."""
+class Buckets:
+    """A bucket of ``most`` tokens for each caller, which each request empties and a minute fills."""
 
-    most: int
+    most: int | None
     now: Callable[[], float]
     held: dict[str, _Bucket] = field(default_factory=dict[str, _Bucket])
 
     def take(self, caller: str) -> int:
+        """Count one; return 0 if it may pass, otherwise the seconds until a retry."""
+        if self.most is None:
+            return 0
         now, rate = self.now(), self.most / MINUTE
         bucket = self.held.get(caller)
         if bucket is None:
-            self._make_room(now, rate)
+            self._make_room(now, self.most)
             bucket = self.held[caller] = _Bucket(self.most, now)
         level = min(self.most, bucket.level + (now - bucket.filled) * rate)
         bucket.level, bucket.filled = level, now
@@ -89,12 +85,12 @@ class _Buckets:
         bucket.level -= 1
         return 0
 
-    def _make_room(self, now: float, rate: float) -> None:
+    def _make_room(self, now: float, most: int) -> None:
         if len(self.held) < CALLERS_HELD:
             return
         used = {
             name: each
             for name, each in self.held.items()
-            if each.level + (now - each.filled) * rate < self.most
+            if each.level + (now - each.filled) * most / MINUTE < most
         }
         self.held = dict(list(used.items())[-CALLERS_HELD // 2 :])

@@ -165,15 +165,12 @@ class AguiConnection:
         if seen:
             path, headers = path_of(wanted.thread_id, "events"), {"Last-Event-ID": seen}
             return self._http.sse(path, headers=headers, max_event_size=MAX_EVENT)
-        return self._http.sse("agui", method="POST", json=_body(wanted), max_event_size=MAX_EVENT)
+        body = wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return self._http.sse("agui", method="POST", json=body, max_event_size=MAX_EVENT)
 
     def _unreachable(self, error: Exception) -> ChatClientError:
         why = str(error).rstrip(".") or type(error).__name__
         return ChatClientError(f"Cannot reach {self._http.base_url}: {why}.")
-
-
-def _body(wanted: RunAgentInput) -> dict[str, Any]:
-    return wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _event(data: str) -> Event | None:

@@ -59,11 +59,7 @@ class _Metadata(BaseModel):
 
 
 class Handlers:
-    """Answers each interrupt by the plugin of the tool that asks, or by ``otherwise``.
-
-    Raises:
-        ValueError: if two plugins are for tools of the same name.
-    """
+    """Answers each interrupt by the plugin of the tool that asks, or by ``otherwise``."""
 
     def __init__(self, plugins: Iterable[PluginClient], otherwise: Answerer | None) -> None:
         self._plugins = PluginClients(plugins)

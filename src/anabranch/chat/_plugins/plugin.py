@@ -93,11 +93,7 @@ class PluginClient:
 
 
 class PluginClients:
-    """The handlers of several plugins, whose tools have different names.
-
-    Raises:
-        ValueError: if two plugins are for tools of the same name.
-    """
+    """The handlers of several plugins; two plugins for tools of the same name raise ``ValueError``."""
 
     def __init__(self, plugins: Iterable[PluginClient]) -> None:
         self._by_tool: dict[str, PluginClient] = {}

@@ -17,11 +17,7 @@ ROOTS = ("params", "handoff")
 
 
 class Exposure:
-    """The parts of a call's data that handlers see: paths such as ``handoff.cards``.
-
-    Raises:
-        ValueError: if a path starts with another name, or has an empty part.
-    """
+    """The parts of a call's data that handlers see: paths such as ``handoff.cards``."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths: tuple[str, ...] = (paths,) if isinstance(paths, str) else tuple(paths)
@@ -34,10 +30,7 @@ class Exposure:
                 )
 
     def of(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the part of ``values`` that the paths expose.
-
-        A path that leads nowhere exposes nothing.
-        """
+        """Return the exposed part of ``values``; a path that leads nowhere exposes nothing."""
         shown: dict[str, Any] = {}
         for path in self.paths:
             _copy(values, shown, path.split("."))

@@ -43,7 +43,6 @@ class Session:
         columns: returns the width of the user's screen, if ``/help`` has to fit on one.
 
     Attributes:
-        cursor: the place that the next message follows.
         unanswered: the last message that has no answer from a model yet.
         attached: files of the next message, with their bytes.
     """

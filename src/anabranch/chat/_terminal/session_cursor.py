@@ -34,9 +34,7 @@ logger: logging.Logger = logging.getLogger("anabranch.chat")
 class SessionCursor:
     """The place in a thread after which a session adds the next message.
 
-    Attributes:
-        thread_id: the thread; it may not exist yet.
-        node_id: the node, ``None`` before the first.
+    The thread may not exist yet; ``node_id`` is ``None`` before the first node.
     """
 
     def __init__(self, store: TreeStore, thread_id: str) -> None:

@@ -146,17 +146,13 @@ def write_thread_file(path: Path, text: bytes) -> None:
     try:
         if path.exists() and not _is_thread_file(path):
             raise SessionError(f"{path} exists but is no saved conversation. Choose another name.")
-        _replace_file(path, text)
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text)
+        draft.replace(path)
     except OSError as error:
         raise SessionError(f"Cannot write {path}: {error.strerror}.") from None
-
-
-def _replace_file(path: Path, content: bytes) -> None:
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-    draft.replace(path)
 
 
 def _is_thread_file(path: Path) -> bool:

@@ -54,12 +54,7 @@ NONE_WAITS = "No tool of the front end waits for a result."
 
 
 def read_front_end(wanted: RunAgentInput, agent: Agent) -> FrontEnd:
-    """Return the tools and the context of a run's front end.
-
-    Raises:
-        HTTPException: if a tool has the name of another tool, a name or schema is unusable, or the run
-            exceeds a limit of runs or of the model.
-    """
+    """Return the tools and the context of a run's front end; refuse too many, and unusable ones."""
     tools, context = wanted.tools or [], wanted.context or []
     _check_size("tools of the front end", tools)
     _check_size("entries of context", context)
@@ -144,11 +139,7 @@ def is_answer(wanted: RunAgentInput) -> bool:
 async def results_in(
     wanted: RunAgentInput, agent: Agent, thread_id: str
 ) -> dict[str, FrontEndResult]:
-    """Return the results of the front end's tools that a run brings, by the nodes of their calls.
-
-    Raises:
-        AnswerRefusedError: if a run that only answers has any other result.
-    """
+    """Return the results of the front end's tools that a run brings, by the nodes of their calls."""
     read = _all_results if is_answer(wanted) and not wanted.resume else _new_results
     return await read(agent, thread_id, wanted.messages)
 

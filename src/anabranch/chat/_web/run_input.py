@@ -44,13 +44,7 @@ Place: TypeAlias = str | Literal[Head.HEAD] | None
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A user's message, with its place in the conversation.
-
-    Attributes:
-        text: the message.
-        at: the message's place.
-        files: references to its files.
-    """
+    """A user's message, with references to its files, and its place in the conversation."""
 
     text: str
     at: Place = HEAD

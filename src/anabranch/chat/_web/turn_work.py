@@ -71,10 +71,7 @@ class TurnWork:
         await store.end_turn(node_id, None)
 
     async def run(self, run_id: str, message: Message | None, *, is_new: bool = False) -> Node:
-        """Do the work of a run, or continue it; return the turn's last node.
-
-        ``is_new``: none of the work is done yet.
-        """
+        """Do the work of a run, or continue it; ``is_new``: none is done yet. Return the last node."""
         if message is not None:
             name = node_id(self._thread_id, run_id)
             if is_new or await self._agent.store.node(name) is None:

@@ -19,7 +19,9 @@ from anabranch.agents import (
     QuestionExpiredError,
     TurnLimitError,
     TurnLimits,
+    branches_in,
 )
+from anabranch.agents._turn_limits import Spent, spent_in_turn
 from anabranch.folding import BranchService
 from anabranch.messages import SampleReply, SampleRequest, Usage
 from anabranch.stores import open_branch_store
@@ -36,7 +38,9 @@ from tests.agents.asking import (
     results,
 )
 from tests.agents.harness import heard
+from tests.agents.memory import MemoryTrees
 from tests.randomised import times
+from tests.suites.tree_samples import a_node, begin_caller
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +92,26 @@ async def test_a_branch_after_the_other_begins_when_that_has_ended() -> None:
     end = await here.answer_all(end)
     assert end.text == SUMMARY.format("sequential", "1+2", "3")
     assert names() == ["A begins", "A=1+2", "B begins", "B=3"]
+
+
+async def test_a_turn_waits_for_a_user_when_a_branch_waits_for_the_one_before_it() -> None:
+    here = Setting(deciding(go=forks("a", "b", "c", parallel=False), a="done", b=asks("B"), c="-"))
+    end = await here.begin()
+    assert list(await here.ask(end)) == ["B?"]
+    assert await here.agent().cut_off(end.thread_id) is None
+
+
+async def test_a_branch_is_shown_to_wait_while_its_question_is_open() -> None:
+    here = Setting(TWO)
+    end = await here.begin()
+
+    async def shown() -> dict[str, str]:
+        branches = branches_in(await here.trees.tree(end.thread_id))
+        return {each.description[-1]: each.state for each in branches.values()}
+
+    assert await shown() == {"a": "waits for you", "b": "waits for you", "c": "done"}
+    await here.agent().answer((await here.ask(end))["B?"], number(1))
+    assert await shown() == {"a": "waits for you", "b": "done", "c": "done"}
 
 
 async def test_questions_beside_and_inside_of_branches_are_open_at_once() -> None:
@@ -382,3 +406,18 @@ async def test_a_turn_that_continues_in_another_process_starts_with_its_usage() 
     with pytest.raises(TurnLimitError) as refused:
         await again.answer_all(await again.begin())
     assert (len(spent), refused.value.used) == (1, spent[0])
+
+
+async def test_usage_after_an_answer_counts_when_a_turn_continues_at_the_question() -> None:
+    trees, used = MemoryTrees(), Usage(input_tokens=7, output_tokens=2)
+    await begin_caller(trees)
+    question = a_node("question", "b", "question")
+    await trees.append(
+        [
+            question,
+            a_node("answer", "question", "answer"),
+            a_node("results", "answer", "results"),
+            a_node("reply", "results", "assistant", usage=used),
+        ]
+    )
+    assert await spent_in_turn(trees, question) == Spent(used.total_tokens)

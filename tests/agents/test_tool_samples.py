@@ -80,7 +80,6 @@ async def results_of(here: Setting) -> dict[str, str]:
 
 
 async def test_samples_of_a_tool_are_counted_and_run_as_many_at_once_as_the_turn_allows() -> None:
-    """Required: 24,200 tokens ran under a limit of 3,000, twenty at once under two at once."""
     model = Pondering(Usage(input_tokens=10, output_tokens=1_200), ("p", "ponder", {"times": 20}))
     limits = TurnLimits(max_tokens=3_000, max_concurrent_requests=2)
     here = await set_up(model, tools=[ponder], limits=limits)
@@ -108,7 +107,6 @@ async def test_a_request_waits_for_unused_reservations_of_others() -> None:
 
 
 async def test_usage_and_cost_are_stored_where_the_tools_have_returned() -> None:
-    """Required: those samples are in the tree, at the tool's node, with usage and cost."""
     usage = Usage(input_tokens=200, output_tokens=300)
     once, twice = ("p", "ponder", {"times": 1}), ("q", "ponder", {"times": 2})
     here = await set_up(
@@ -138,7 +136,6 @@ async def test_usage_before_a_question_is_stored_with_the_question() -> None:
 
 
 async def test_without_a_usage_the_estimate_counts() -> None:
-    """Required: where a model gives no usage, the estimate counts."""
     model = Pondering(None, *((str(n), "ponder", {"times": 1}) for n in range(12)))
     here = await set_up(model, tools=[ponder], limits=TurnLimits(max_tokens=2_000))
     with pytest.raises(TurnLimitError, match=r"used 1\d{3} of 2000 tokens"):
@@ -148,7 +145,6 @@ async def test_without_a_usage_the_estimate_counts() -> None:
 
 
 async def test_a_cost_is_limited_for_requests_at_the_same_time() -> None:
-    """Required: at most one reply more than the budget, whatever runs side by side."""
     usage = Usage(input_tokens=500, output_tokens=500)
     sent: list[str] = []
 
@@ -165,7 +161,6 @@ async def test_a_cost_is_limited_for_requests_at_the_same_time() -> None:
 
 
 async def test_a_model_that_cannot_be_asked_uses_nothing() -> None:
-    """Required: what is reserved for a request that was not made is given back."""
     failing = True
 
     def decide(request: SampleRequest) -> SampleReply | Exception:
@@ -202,7 +197,6 @@ async def dive(ctx: BranchContext) -> str:
     ],
 )
 async def test_limits_can_be_set_for_each_call_of_a_tool(limits: Limits, said: str) -> None:
-    """Required: limits for an agent's tools."""
     model = MockModel(Pondering(FREE, ("d", "dive", {})))
     agent = Agent(MemoryTrees(), model, tools=[dive], tool_limits=limits)
     end = await agent.say((await agent.begin()).id, "go")

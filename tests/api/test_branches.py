@@ -23,8 +23,6 @@ def echo(request: SampleRequest) -> str:
 async def test_a_branch_is_called_with_its_context_and_the_arguments_and_returns_one_value(
     replay: bool,
 ) -> None:
-    """Contract: a branch function is called as fn(branch_ctx, *args)."""
-
     async def inner(sub: BranchContext, a: int, b: str) -> str:
         reply = await sub.sample("inside")
         return f"{a}{b} {reply.text} at {sub.path} ({sub.depth})"
@@ -44,8 +42,6 @@ async def test_a_branch_is_called_with_its_context_and_the_arguments_and_returns
 
 
 async def test_a_branch_inherits_conversation_and_system_prompt_by_default(replay: bool) -> None:
-    """Contract: inherit_messages=True, inherit_system_prompt=True."""
-
     async def inner(sub: BranchContext) -> list[str]:
         await sub.sample("deeper")
         return texts(sub.messages)
@@ -66,8 +62,6 @@ async def test_a_branch_inherits_conversation_and_system_prompt_by_default(repla
 
 
 async def test_a_branch_can_start_fresh(replay: bool) -> None:
-    """Contract: inherit_messages=False, inherit_system_prompt=False."""
-
     async def inner(sub: BranchContext) -> tuple[list[str], str | None]:
         assert sub.system_prompt is None
         await sub.sample("alone")
@@ -89,8 +83,6 @@ async def test_a_branch_can_start_fresh(replay: bool) -> None:
 
 
 async def test_seeded_messages_follow_inherited_messages(replay: bool) -> None:
-    """Contract: messages are appended to what is inherited, system_prompt replaces it."""
-
     async def inner(sub: BranchContext) -> None:
         await sub.sample("go", system_prompt="for this once")
 
@@ -141,8 +133,6 @@ FUNCTIONS: dict[str, Callable[[BranchContext, int], Awaitable[int]]] = {
 
 @pytest.mark.parametrize("kind", FUNCTIONS)
 async def test_anything_that_can_be_called_can_be_a_branch(kind: str, replay: bool) -> None:
-    """Contract: called as fn(branch_ctx, *args); named after the function if that has a name."""
-
     @tool
     async def outer(ctx: BranchContext) -> int:
         value = await ctx.branch(FUNCTIONS[kind], 1)
@@ -154,7 +144,6 @@ async def test_anything_that_can_be_called_can_be_a_branch(kind: str, replay: bo
 
 
 async def test_cancelling_the_call_stops_the_body_and_runs_its_undos(replay: bool) -> None:
-    """Required: cancellation stops the tool, and undos run when a call is cancelled."""
     happened: list[str] = []
 
     def reserve() -> str:

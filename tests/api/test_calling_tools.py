@@ -36,8 +36,6 @@ async def choose(ctx: BranchContext, plane: str, rows: int = 30) -> Seat:
 
 
 async def test_a_tool_is_called_by_itself_with_arguments_by_name(replay: bool) -> None:
-    """Contract: call_tool(tool, **arguments)."""
-
     @tool
     async def outer(ctx: BranchContext) -> list[Seat]:
         return [await ctx.call_tool(choose, plane="A320"), Seat(row=ctx.depth)]
@@ -48,8 +46,6 @@ async def test_a_tool_is_called_by_itself_with_arguments_by_name(replay: bool) -
 
 
 async def test_a_bound_tool_is_called_by_its_name(replay: bool) -> None:
-    """Contract: tools that are bound to a branch can be called by name."""
-
     async def inner(sub: BranchContext) -> int:
         assert list(sub.tools) == ["choose"]
         seat: Seat = await sub.call_tool("choose", plane="A320")
@@ -70,8 +66,6 @@ async def test_a_bound_tool_is_called_by_its_name(replay: bool) -> None:
 
 
 async def test_wrong_arguments_are_refused_before_anything_runs(replay: bool) -> None:
-    """Required: validates parameters."""
-
     @tool
     async def outer(ctx: BranchContext) -> dict[str, str]:
         with pytest.raises(InvalidArgumentsError) as raised:
@@ -122,7 +116,6 @@ async def test_a_tools_depth_limit_counts_from_the_tool(replay: bool) -> None:
 
 
 async def test_requirements_of_a_called_tool_are_checked_before_its_body_runs(replay: bool) -> None:
-    """Required: requires is checked before tool code runs."""
     entered: list[str] = []
 
     @tool(requires=["sampling"])
@@ -158,7 +151,6 @@ class Draw(HandoffTool):
 
 
 async def test_a_handoff_tool_can_be_called_like_any_other(replay: bool) -> None:
-    """Contract: tools are tools, of one function or of three phases."""
     deck = [1, 2, 3]
 
     @tool

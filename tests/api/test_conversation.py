@@ -25,8 +25,6 @@ def echo(request: SampleRequest) -> str:
 async def test_a_prompt_and_its_reply_are_two_messages_that_the_next_prompt_continues(
     replay: bool,
 ) -> None:
-    """Contract: one prompt-mode sample adds two messages."""
-
     @tool
     async def talk(ctx: BranchContext) -> list[str]:
         assert not ctx.messages
@@ -44,8 +42,6 @@ async def test_a_prompt_and_its_reply_are_two_messages_that_the_next_prompt_cont
 async def test_explicit_messages_are_sent_unchanged_and_not_added_to_the_conversation(
     replay: bool,
 ) -> None:
-    """Contract: messages= mode never touches the conversation."""
-
     @tool
     async def talk(ctx: BranchContext) -> int:
         await ctx.sample("appended")
@@ -59,8 +55,6 @@ async def test_explicit_messages_are_sent_unchanged_and_not_added_to_the_convers
 
 
 async def test_a_sample_that_failed_leaves_the_conversation_as_it_was(replay: bool) -> None:
-    """Contract: prompt mode appends to messages on success."""
-
     @tool
     async def talk(ctx: BranchContext) -> list[str]:
         await ctx.gather(attempt(ctx), ctx.step(str))
@@ -136,8 +130,6 @@ async def test_a_task_continues_the_conversation_of_its_parent_without_changing_
 
 
 async def test_the_parent_conversation_is_a_snapshot(replay: bool) -> None:
-    """Required: what a branch sees of its parent does not change under it."""
-
     @tool
     async def talk(ctx: BranchContext) -> list[list[str]]:
         async def inner(sub: BranchContext) -> list[list[str]]:
@@ -154,7 +146,6 @@ async def test_the_parent_conversation_is_a_snapshot(replay: bool) -> None:
 
 
 async def test_the_calling_conversation_is_read_only_and_not_sent_along() -> None:
-    """Contract: parent_messages is a frozen snapshot, parent_system_prompt goes with it."""
     calling: list[Message] = [user("hello"), assistant("hi")]
 
     @tool
@@ -190,8 +181,6 @@ async def test_an_outer_context_used_inside_a_branch_does_not_grow(replay: bool)
 
 
 async def test_an_exchange_continues_an_explicit_conversation(replay: bool) -> None:
-    """Required: an exchange, of a sample or of a question, is ready to be appended."""
-
     @tool
     async def talk(ctx: BranchContext) -> SampleResult[None]:
         first = await ctx.sample(messages=[user("one")])

@@ -18,7 +18,6 @@ class Yes(BaseModel):
 
 
 async def test_uuids_and_random_numbers_are_of_their_place_and_their_call(replay: bool) -> None:
-    """Contract: ctx.uuid() and ctx.random are deterministic under replay."""
     seen: list[tuple[uuid.UUID, float]] = []
 
     @tool
@@ -58,8 +57,6 @@ def from_uuid() -> str:
 async def test_a_question_made_of_chance_fails_its_authors_own_test(
     chance: Callable[[], str],
 ) -> None:
-    """Contract: run_tool replays every round by default, to prove the tool replay-safe."""
-
     @tool
     async def outer(ctx: BranchContext) -> str:
         return (await ctx.elicit(Yes, f"Is it {chance()}?")).action

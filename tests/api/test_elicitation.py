@@ -59,7 +59,6 @@ def field_of(annotation: Any, default: Any = ...) -> dict[str, Any]:
     ids=str,
 )  # fmt: skip
 def test_a_form_shows_flat_fields(annotation: Any, shown: dict[str, Any]) -> None:
-    """Required: string, number, integer, boolean, enum, multi-select."""
     assert field_of(annotation) == shown
 
 
@@ -175,7 +174,6 @@ def test_an_optional_field_is_one_that_is_not_required() -> None:
 def test_a_field_that_a_form_cannot_show_is_refused_at_its_definition(
     annotation: Any, words: str
 ) -> None:
-    """Required: elicitation schemas are checked when defined, with an error naming the field."""
     with pytest.raises(TypeError, match=f"Field 'field' of Form .*{words}"):
         field_of(annotation)
 
@@ -188,7 +186,6 @@ class Root(RootModel[int]): ...
 
 
 def test_a_model_that_is_no_flat_object_is_refused() -> None:
-    """Required: flat; an error that names the field."""
     with pytest.raises(TypeError, match="Field 'child' of Recursive renders as object"):
         form_schema(Recursive)
     with pytest.raises(TypeError, match="A form needs fields, and Root has none"):
@@ -205,7 +202,6 @@ def test_a_form_without_fields_asks_for_consent_alone() -> None:
 
 @pytest.mark.parametrize("thing", [int, Inner(x=1), "Inner", None], ids=repr)
 def test_only_a_pydantic_model_can_be_asked_for(thing: Any) -> None:
-    """Required: a declared, typed question."""
     with pytest.raises(TypeError, match="needs a pydantic model class"):
         Elicitation("key", thing)
 
@@ -216,7 +212,6 @@ def test_an_elicitation_shows_its_key_and_its_model() -> None:
 
 
 def test_an_answer_says_how_it_ended() -> None:
-    """Contract: each has .action, Accepted has .content; equal answers are equal."""
     assert [Accepted(1).action, Declined().action, Cancelled().action] == [
         "accept",
         "decline",

@@ -49,7 +49,6 @@ async def choose(ctx: BranchContext) -> ElicitResult[Seat]:
 
 
 async def test_a_question_carries_its_message_schema_key_and_context(replay: bool) -> None:
-    """Contract: elicit(elicitation, message, context=)."""
     client = MockClient(elicits=[{"row": 3}])
     await run_tool(choose, {}, client, replay=replay)
     (request,) = client.elicit_calls
@@ -73,15 +72,12 @@ async def test_a_question_carries_its_message_schema_key_and_context(replay: boo
 async def test_a_question_ends_accepted_declined_or_cancelled(
     answer: dict[str, int] | Seat | ElicitResult[Seat], outcome: ElicitResult[Seat], replay: bool
 ) -> None:
-    """Contract: Accepted[T] | Declined | Cancelled, each with an action."""
     result = await run_tool(choose, {}, MockClient(elicits=[answer]), replay=replay)
     assert result == outcome
     assert result.action == outcome.action
 
 
 async def test_a_question_may_be_asked_by_its_key_or_by_a_bare_model(replay: bool) -> None:
-    """Contract: elicit(elicitation | Model | key, message)."""
-
     @tool(elicits=[SEAT])
     async def ask(ctx: BranchContext) -> list[int]:
         answers = [await ctx.elicit("seat", "By key"), await ctx.elicit(Seat, "By model")]
@@ -94,8 +90,6 @@ async def test_a_question_may_be_asked_by_its_key_or_by_a_bare_model(replay: boo
 
 
 async def test_a_key_that_the_tool_does_not_declare_is_refused(replay: bool) -> None:
-    """Required: an unknown key is an error, and nothing is asked."""
-
     @tool(elicits=[SEAT])
     async def ask(ctx: BranchContext) -> None:
         await ctx.elicit("meal", "Fish?")
@@ -109,7 +103,6 @@ async def test_a_key_that_the_tool_does_not_declare_is_refused(replay: bool) -> 
 
 
 async def test_an_unfitting_answer_is_asked_for_again_with_the_reason(replay: bool) -> None:
-    """Required: an answer that fails its schema → the question is asked again with the reason."""
     client = MockClient(elicits=[{"row": 99}, {}, {"row": 7}])
     result = await run_tool(choose, {}, client, replay=replay)
     assert result == Accepted(Seat(row=7))
@@ -120,8 +113,6 @@ async def test_an_unfitting_answer_is_asked_for_again_with_the_reason(replay: bo
 
 
 async def test_a_key_that_the_protocol_lacks_is_checked_in_the_answer(replay: bool) -> None:
-    """Required: the form has the protocol's keys, and the tool checks the others."""
-
     class Order(BaseModel):
         seats: int = Field(multiple_of=2)
         agreed: Literal[True]
@@ -141,7 +132,6 @@ async def test_a_key_that_the_protocol_lacks_is_checked_in_the_answer(replay: bo
 
 
 async def test_after_being_asked_again_three_times_the_question_fails(replay: bool) -> None:
-    """Required: at most 3 times, then ElicitValidationError."""
     client = MockClient(elicits=lambda _: {"row": 0})
     with pytest.raises(ElicitValidationError) as raised:
         await run_tool(choose, {}, client, replay=replay)
@@ -151,13 +141,11 @@ async def test_after_being_asked_again_three_times_the_question_fails(replay: bo
 
 
 async def test_a_person_may_still_decline_when_asked_again(replay: bool) -> None:
-    """Contract: each answer may be a decline."""
     client = MockClient(elicits=[{"row": 0}, Declined()])
     assert await run_tool(choose, {}, client, replay=replay) == Declined()
 
 
 async def test_only_an_accepted_answer_has_an_exchange(replay: bool) -> None:
-    """Required: accepted elicits carry an exchange (empty input, with_arguments); others none."""
     accepted = await run_tool(choose, {}, MockClient(elicits=[{"row": 3}]), replay=replay)
     assert isinstance(accepted, Accepted)
     asked, answered = accepted.exchange
@@ -200,7 +188,6 @@ async def test_a_form_shows_the_names_that_its_fields_have_on_the_wire(
 
 
 async def test_an_error_of_the_client_fails_the_question(replay: bool) -> None:
-    """Contract: a step or ask that failed raises the same exception type over every edge."""
     client = MockClient(elicits=[AnswerError("the form broke", -32603)])
     with pytest.raises(StepFailed) as raised:
         await run_tool(choose, {}, client, replay=replay)
@@ -225,8 +212,6 @@ async def test_a_refusal_by_an_error_has_declined(replay: bool) -> None:
 async def test_a_person_can_be_sent_to_a_url(
     answer: dict[str, str] | Declined | Cancelled, action: str, replay: bool
 ) -> None:
-    """Contract: elicit_url(message, url); accepting is consent, not completion."""
-
     @tool
     async def pay(ctx: BranchContext) -> str:
         result = await ctx.elicit_url("Pay there", "https://pay.example/1")
@@ -259,8 +244,6 @@ class Confused(MockClient):
 
 @pytest.mark.parametrize("way", ["form", "url"])
 async def test_an_answer_of_the_wrong_kind_is_asked_for_again(way: str, replay: bool) -> None:
-    """Required: an answer of the wrong kind → ignored, asked again."""
-
     @tool
     async def ask(ctx: BranchContext) -> str:
         if way == "form":
@@ -275,8 +258,6 @@ async def test_an_answer_of_the_wrong_kind_is_asked_for_again(way: str, replay: 
 
 
 async def test_a_host_that_shows_one_question_at_a_time_refuses_the_second(replay: bool) -> None:
-    """Required: raise on a second elicit while one is pending; the first one stands."""
-
     @tool(elicits=[SEAT])
     async def ask(ctx: BranchContext) -> list[str]:
         async def safe(number: int) -> str:
@@ -297,8 +278,6 @@ async def test_a_host_that_shows_one_question_at_a_time_refuses_the_second(repla
 
 
 async def test_a_host_may_allow_questions_of_the_tool_itself_only(replay: bool) -> None:
-    """Required: elicit refused in a sub-branch where the host says so, allowed at depth 0."""
-
     @tool(elicits=[SEAT])
     async def ask(ctx: BranchContext) -> str:
         async def inner(sub: BranchContext) -> None:

@@ -24,7 +24,6 @@ from tests.api.error_examples import EXAMPLES
 
 
 def test_every_error_that_can_be_raised_is_among_the_examples() -> None:
-    """Contract: the errors an author or caller can meet, all under AnabranchError."""
     defined = {
         value
         for value in vars(errors).values()
@@ -39,7 +38,6 @@ def test_every_error_that_can_be_raised_is_among_the_examples() -> None:
 def test_an_error_names_the_problem_and_the_remedy(
     error: AnabranchError, happened: str, remedy: str
 ) -> None:
-    """Contract: each says what happened and what to do about it."""
     assert happened in str(error)
     assert remedy in str(error)
 
@@ -51,7 +49,6 @@ PASSING = [error for error, *_ in EXAMPLES if isinstance(error, OF_STORES)]
 
 @pytest.mark.parametrize("error", OUTCOMES, ids=repr)
 def test_an_error_is_the_same_after_the_journal_pickling_and_copying(error: AnabranchError) -> None:
-    """Contract: a step or ask that failed raises the same exception type over every edge."""
     written = error_to_json(error)
     assert written is not None
     for again in (error_from_json(written), pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
@@ -75,7 +72,6 @@ def test_the_limit_errors_have_a_common_root() -> None:
 
 
 def test_the_text_of_a_foreign_error_is_not_part_of_the_message() -> None:
-    """Contract: any other exception is masked outside and logged inside."""
     error = StepFailed("a/x.1", "OSError", "password=hunter2")
     assert "hunter2" not in str(error)
     assert error.detail == "password=hunter2"

@@ -36,7 +36,6 @@ async def search(ctx: BranchContext, city: str, budget: Annotated[int, Field(ge=
 
 
 def test_name_description_and_parameters_are_the_functions() -> None:
-    """Contract: names, docstrings and types are read from the function."""
     assert search.name == "search"
     assert search.description == "Search for flights.\n\nSorted by price."
     assert search.input_schema == {
@@ -54,8 +53,6 @@ def test_name_description_and_parameters_are_the_functions() -> None:
 
 
 def test_everything_can_be_said_at_the_definition_instead() -> None:
-    """Contract: @tool(elicits=, limits=, requires=); a name or description may be given."""
-
     @tool(
         name="find",
         description="Find.",
@@ -82,8 +79,6 @@ def test_a_function_without_a_docstring_has_no_description() -> None:
 
 
 async def test_a_tool_can_be_called_as_the_function_it_is_from_another_tool(replay: bool) -> None:
-    """Contract: @tool preserves the call signature."""
-
     @tool
     async def outer(ctx: BranchContext) -> str:
         return await search(ctx, "Rome", budget=3)
@@ -218,13 +213,11 @@ def test_an_unknown_capability_is_refused_where_the_tool_is_defined() -> None:
 
 
 def test_an_elicitation_declared_twice_is_refused() -> None:
-    """Required: keys are unique."""
     with pytest.raises(ValueError, match=r"declares the elicitations \['seat'\] twice"):
         tool(elicits=[SEAT, Elicitation("seat", Seat)])(search.fn)
 
 
 async def test_invalid_arguments_get_one_message_that_lists_every_field(replay: bool) -> None:
-    """Required: invalid parameters → one message listing every field, and no phase has run."""
     entered: list[str] = []
 
     class Leg(BaseModel):
@@ -258,8 +251,6 @@ async def test_the_values_of_wrong_arguments_are_not_repeated() -> None:
 
 
 async def test_arguments_arrive_in_the_declared_types(replay: bool) -> None:
-    """Contract: parameters become a JSON schema through pydantic, and arguments its values."""
-
     class Leg(BaseModel):
         to: str
 
@@ -295,7 +286,6 @@ async def test_a_parameter_may_have_a_name_that_pydantic_uses_itself(name: str) 
 async def test_requirements_of_a_tool_are_checked_before_its_code_runs(
     required: str, offered: set[str], replay: bool
 ) -> None:
-    """Required: requires is checked before tool code runs, in every runtime."""
     entered: list[str] = []
 
     @tool(requires=[required])

@@ -83,7 +83,6 @@ class PickCard(HandoffTool):
 
 
 async def test_a_card_is_picked_with_analysis_as_in_the_seed(replay: bool) -> None:
-    """Contract: a tool in three phases against a mock client."""
     deck = Deck()
     client = MockClient(samples=["An interesting hand."], elicits=[{"card_number": 3}])
     result = await run_tool(PickCard(deck), {"count": 3, "analyze": True}, client, replay=replay)
@@ -96,7 +95,6 @@ async def test_a_card_is_picked_with_analysis_as_in_the_seed(replay: bool) -> No
 
 
 async def test_before_and_after_run_once_however_many_rounds_there_are(replay: bool) -> None:
-    """Contract: before and after are steps."""
     deck = Deck()
     client = MockClient(samples=["x"], elicits=[{"card_number": 99}, {"card_number": 1}])
     await run_tool(PickCard(deck), {"count": 2, "analyze": True}, client, replay=replay)
@@ -105,7 +103,6 @@ async def test_before_and_after_run_once_however_many_rounds_there_are(replay: b
 
 
 async def test_no_phase_runs_on_invalid_arguments(replay: bool) -> None:
-    """Required: one message listing every field, and no phase has run."""
     deck = Deck()
     with pytest.raises(InvalidArgumentsError) as raised:
         await run_tool(PickCard(deck), {"count": 1, "analyze": "?"}, MockClient(), replay=replay)
@@ -114,8 +111,6 @@ async def test_no_phase_runs_on_invalid_arguments(replay: bool) -> None:
 
 
 def test_a_handoff_tool_is_named_after_its_class_and_described_by_it() -> None:
-    """Contract: named after its class in snake_case unless it sets name."""
-
     class HTTPProbe2Go(HandoffTool):
         async def before(self) -> None: ...
         async def client(self, handoff: None, ctx: BranchContext) -> None: ...
@@ -149,7 +144,6 @@ def test_a_phase_that_is_missing_is_named_when_the_class_is_defined() -> None:
 
 
 async def test_before_and_after_may_take_a_context_that_names_the_call(replay: bool) -> None:
-    """Required: server context in before/after."""
     seen: list[str] = []
 
     class Booking(HandoffTool):
@@ -172,8 +166,6 @@ async def test_before_and_after_may_take_a_context_that_names_the_call(replay: b
 
 @pytest.mark.parametrize("phase", ["before", "client", "after"])
 async def test_only_data_crosses_between_the_phases(phase: str, replay: bool) -> None:
-    """Required: a value that cannot cross → SerializationError naming the step and the type."""
-
     class Crossing(HandoffTool):
         async def before(self) -> object:
             return asyncio.Lock() if phase == "before" else 1
@@ -191,7 +183,6 @@ async def test_only_data_crosses_between_the_phases(phase: str, replay: bool) ->
 
 
 async def test_client_receives_a_copy_of_the_data_alone(replay: bool) -> None:
-    """Contract: only serialisable data arrives in client()."""
     given: list[Hand] = []
     arrived: list[Hand] = []
 

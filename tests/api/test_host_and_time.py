@@ -21,7 +21,6 @@ class Own:
 
 
 def test_a_host_offers_the_capabilities_of_its_client() -> None:
-    """Contract: the client's capabilities by name."""
     host = Host(Capabilities(elicitation_url=False))
     host.require("sampling", "sampling.tools", "elicitation")
     with pytest.raises(CapabilityError, match=r"'elicitation\.url'"):
@@ -29,7 +28,6 @@ def test_a_host_offers_the_capabilities_of_its_client() -> None:
 
 
 def test_a_sampler_of_the_servers_own_stands_in_for_sampling_alone() -> None:
-    """Contract: … unless the server has its own sampler."""
     host = Host(NOTHING, Own())
     host.require("sampling", "sampling.tools")
     with pytest.raises(CapabilityError, match="'elicitation'"):
@@ -47,7 +45,6 @@ async def test_a_host_without_a_sampler_answers_nothing_itself() -> None:
 
 
 def test_a_manual_clock_stands_until_it_is_moved_and_rings_in_order() -> None:
-    """Contract: inject time."""
     clock = ManualClock(start=100.0)
     rung: list[str] = []
     clock.call_at(103, lambda: rung.append(f"b at {clock.now():g}"))
@@ -77,7 +74,6 @@ def test_an_alarm_may_set_another_that_is_due_on_the_way() -> None:
 
 
 def test_sequential_ids_count_calls() -> None:
-    """Contract: inject ids."""
     ids = SequentialIds()
     assert [ids.call_id(), ids.call_id()] == ["call_1", "call_2"]
     assert SequentialIds().call_id() == "call_1"
@@ -91,7 +87,6 @@ def test_the_systems_ids_are_long_and_differ() -> None:
 
 
 async def test_the_systems_clock_rings_on_the_running_loop_unless_cancelled() -> None:
-    """Contract: SystemClock is the machine's."""
     clock = SystemClock()
     rung, last = list[str](), asyncio.Event()
     clock.call_at(clock.now() - 2, lambda: rung.append("cancelled")).cancel()

@@ -18,20 +18,17 @@ limits = st.builds(
 @pytest.mark.parametrize("field", ["max_depth", "max_tokens", "timeout"])
 @pytest.mark.parametrize("value", [-1, -0.5, math.nan])
 def test_a_limit_below_zero_is_refused_by_name(field: str, value: Any) -> None:
-    """Contract: Limits refuses negative values."""
     with pytest.raises(ValueError, match=rf"Limits\.{field} must not be negative"):
         Limits(**{field: value})
 
 
 def test_nothing_is_limited_by_default() -> None:
-    """Contract: max_depth, max_tokens, timeout; None means not limited here."""
     assert Limits() == Limits(max_depth=None, max_tokens=None, timeout=None)
     assert Limits(max_depth=0, max_tokens=0, timeout=0).max_depth == 0
 
 
 @given(limits, limits)
 def test_the_tighter_of_two_limits_holds(outer: Limits, inner: Limits) -> None:
-    """Contract: the effective limit is the tightest that encloses the branch."""
     both = outer.narrowed(inner)
     for name in ("max_depth", "max_tokens", "timeout"):
         given_values = [getattr(outer, name), getattr(inner, name)]
@@ -43,7 +40,6 @@ def test_the_tighter_of_two_limits_holds(outer: Limits, inner: Limits) -> None:
 
 @given(limits)
 def test_no_limits_inside_change_nothing(outer: Limits) -> None:
-    """Contract: limits only narrow."""
     assert outer.narrowed(None) is outer
     assert outer.narrowed(Limits()) is outer
     assert Limits().narrowed(outer) == outer

@@ -49,14 +49,12 @@ def test_a_text_or_one_block_may_stand_for_a_list_of_blocks(content: object) -> 
 
 
 def test_the_text_of_a_message_is_that_of_its_text_blocks() -> None:
-    """Contract: text."""
     message = assistant([TextBlock(text="a"), BLOCKS[3], TextBlock(text="b")])
     assert message.text == "ab"
     assert (user("x").role, message.role) == ("user", "assistant")
 
 
 def test_the_tool_calls_of_a_reply_are_its_tool_uses_in_order() -> None:
-    """Contract: tool_calls."""
     reply = SampleReply(content=BLOCKS)
     assert reply.tool_calls == (ToolCall(id="u1", name="t", arguments={"n": 1}),)
     assert (reply.role, reply.text, reply.usage) == ("assistant", "a", None)
@@ -84,7 +82,6 @@ def test_a_value_that_is_no_message_is_refused(wrong: dict[str, str | dict[str, 
 
 
 def test_messages_come_from_messages_and_from_their_json() -> None:
-    """Contract: messages= takes either."""
     assert to_messages([user("a"), {"role": "assistant", "content": "b"}]) == (
         user("a"),
         assistant("b"),
@@ -92,7 +89,6 @@ def test_messages_come_from_messages_and_from_their_json() -> None:
 
 
 def test_usage_adds_up() -> None:
-    """Contract: usage."""
     assert Usage(input_tokens=3, output_tokens=4).total_tokens == 7
     with pytest.raises(ValidationError):
         Usage(input_tokens=-1)
@@ -106,7 +102,6 @@ def test_absent_fields_are_left_out_on_the_wire() -> None:
 
 
 def test_an_exchange_is_a_tuple_of_messages_whose_tool_use_can_be_filled() -> None:
-    """Required: with_arguments."""
     exchange = Exchange((user("q"), assistant([BLOCKS[3], BLOCKS[0]])))
     filled = exchange.with_arguments({"n": 2})
     assert isinstance(filled, Exchange)

@@ -55,7 +55,6 @@ async def shout_later(request: SampleRequest) -> str:
 
 
 async def test_samples_are_a_queue_of_texts_replies_results_and_functions(replay: bool) -> None:
-    """Required: text | result | fn(messages); contract: sync or async callables."""
     client = MockClient(
         samples=[
             "text",
@@ -72,14 +71,11 @@ async def test_samples_are_a_queue_of_texts_replies_results_and_functions(replay
 
 @pytest.mark.parametrize("function", [shout, shout_later])
 async def test_one_function_answers_always(function: Callable[..., str], replay: bool) -> None:
-    """Contract: MockClient takes sync or async callables."""
     client = MockClient(samples=function)
     assert await run_tool(ask, {"samples": 3}, client, replay=replay) == ["S0", "S1", "S2"]
 
 
 async def test_elicits_are_a_queue_of_contents_outcomes_and_functions(replay: bool) -> None:
-    """Contract: a dict, or Accepted/Declined/Cancelled, or callables."""
-
     def yes(request: ElicitRequest) -> Yes:
         return Yes(yes=request.message == "e5")
 
@@ -108,7 +104,6 @@ async def test_elicits_are_a_queue_of_contents_outcomes_and_functions(replay: bo
 async def test_a_queue_that_runs_dry_is_named_with_the_question(
     queue: str, params: dict[str, int], replay: bool
 ) -> None:
-    """Required: an exhausted queue raises, naming it."""
     client = MockClient(samples=["x"], elicits=[{"yes": True}])
     with pytest.raises(MockExhausted) as raised:
         await run_tool(ask, params, client, replay=replay)
@@ -164,7 +159,6 @@ def overloaded(_: SampleRequest) -> str:
 async def test_an_exception_among_the_answers_reaches_the_tool_as_a_failed_step(
     answer: Exception | Callable[[SampleRequest], str], code: str, replay: bool
 ) -> None:
-    """Contract: a step or ask that failed raises StepFailed."""
     with pytest.raises(StepFailed) as raised:
         await run_tool(ask, {"samples": 1}, MockClient(samples=[answer]), replay=replay)
     assert (raised.value.error, raised.value.detail) == (code, "overloaded")
@@ -173,8 +167,6 @@ async def test_an_exception_among_the_answers_reaches_the_tool_as_a_failed_step(
 async def test_it_remembers_requests_and_notices_in_order_and_forgets_on_reset(
     replay: bool,
 ) -> None:
-    """Required: records calls; reset() clears records, not queues."""
-
     @tool
     async def outer(ctx: BranchContext) -> None:
         await ctx.log("warning", "careful")
@@ -210,7 +202,6 @@ async def test_it_remembers_requests_and_notices_in_order_and_forgets_on_reset(
 async def test_a_capability_that_is_left_out_is_refused_at_the_call(
     capabilities: Capabilities | Iterable[str], params: dict[str, int], missing: str, replay: bool
 ) -> None:
-    """Contract: capabilities={…} switches capabilities off by leaving them out."""
     client = MockClient(samples=["x"], elicits=[{"yes": True}], capabilities=capabilities)
     with pytest.raises(CapabilityError) as raised:
         await run_tool(ask, params, client, replay=replay)
@@ -219,7 +210,6 @@ async def test_a_capability_that_is_left_out_is_refused_at_the_call(
 
 
 def test_a_capability_stands_for_its_finer_ones() -> None:
-    """Contract: capabilities={"sampling", "elicitation"} is everything."""
     everything = Capabilities(sampling_context=True)
     assert MockClient().capabilities == everything
     assert MockClient(capabilities={"sampling", "elicitation"}).capabilities == everything

@@ -12,8 +12,6 @@ from tests.api.replaying import next_round, willing
 async def test_log_lines_and_progress_are_delivered_once_however_often_they_are_replayed(
     replay: bool,
 ) -> None:
-    """Contract: log and notify reach the client once, not once per round."""
-
     @tool
     async def outer(ctx: BranchContext) -> None:
         await ctx.log("info", "start")

@@ -60,8 +60,6 @@ def reply(tokens: int) -> dict[str, JsonValue]:
 
 
 async def test_the_reservation_of_an_open_sample_counts_when_the_round_is_replayed() -> None:
-    """Required: a pending ask's reservation counts again, before the replay comes to it."""
-
     @tool(limits=Limits(max_tokens=100))
     async def outer(ctx: BranchContext) -> str:
         async def first() -> str:
@@ -80,8 +78,6 @@ async def test_the_reservation_of_an_open_sample_counts_when_the_round_is_replay
 
 
 async def test_an_answered_sample_counts_until_the_replay_has_charged_it() -> None:
-    """Required: what is new is decided as in a body that stayed alive."""
-
     @tool(limits=Limits(max_tokens=100))
     async def outer(ctx: BranchContext) -> str:
         async def first() -> str:

@@ -9,12 +9,10 @@ from anabranch import errors
 
 
 def test_every_error_can_be_imported_from_the_top() -> None:
-    """Contract: errors an author or caller can meet."""
     assert set(errors.__all__) <= set(anabranch.__all__)
 
 
 def test_the_contracts_own_imports_work() -> None:
-    """Contract: the author's API, its import lines."""
     from anabranch import Accepted, BranchContext, Elicitation, HandoffTool, Limits, tool
     from anabranch.testing import MockClient, run_tool
 
@@ -45,7 +43,6 @@ CONTRACT = {
 
 @pytest.mark.parametrize("method", CONTRACT)
 def test_the_context_has_the_contracts_methods_and_parameters(method: str) -> None:
-    """Contract: BranchContext."""
     function = getattr(anabranch.BranchContext, method)
     parameters = [name for name in inspect.signature(function).parameters if name != "self"]
     assert sorted(parameters) == sorted(CONTRACT[method].split())

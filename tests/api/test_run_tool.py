@@ -87,7 +87,6 @@ def analyst(request: SampleRequest) -> str:
 
 
 async def test_a_flight_is_booked_as_in_the_contract(replay: bool) -> None:
-    """Contract: the author's API, its first example."""
     booked.clear()
     client = MockClient(samples=analyst, elicits=[{"ok": True}])
     result = await run_tool(book_flight, {"destination": "Rome"}, client, replay=replay)
@@ -100,7 +99,6 @@ async def test_a_flight_is_booked_as_in_the_contract(replay: bool) -> None:
 
 
 async def test_nothing_is_booked_when_the_person_says_no(replay: bool) -> None:
-    """Contract: the author's API, its first example."""
     booked.clear()
     client = MockClient(samples=analyst, elicits=[Declined()])
     result = await run_tool(book_flight, {"destination": "Rome"}, client, replay=replay)
@@ -137,7 +135,6 @@ async def confirm(ctx: BranchContext) -> bool:
 
 
 async def test_any_object_with_the_methods_is_an_answerer(replay: bool) -> None:
-    """Required: run_tool with any object that answers."""
     terminal = Terminal()
     client: Answerer = terminal
     assert await run_tool(confirm, {}, client, replay=replay) is True
@@ -162,7 +159,6 @@ async def test_without_a_client_nothing_can_be_asked(replay: bool) -> None:
 
 
 async def test_a_client_that_breaks_ends_the_call_and_its_effects_are_undone(replay: bool) -> None:
-    """Contract: what the client raises is raised; undos run alike over every edge."""
     undone: list[str] = []
 
     class Broken(Terminal):
@@ -189,7 +185,6 @@ async def test_an_absent_answerer_declines_and_has_no_model() -> None:
 
 
 async def test_an_answerer_is_given_the_id_of_the_step_that_asks(replay: bool) -> None:
-    """Required: answers can be keyed by the question's step."""
     asked: list[str] = []
 
     class Keyed(Terminal):
@@ -202,8 +197,6 @@ async def test_an_answerer_is_given_the_id_of_the_step_that_asks(replay: bool) -
 
 
 async def test_ids_and_parents_follow_the_caller(replay: bool) -> None:
-    """Contract: call_id, parent_messages, parent_system_prompt."""
-
     @tool
     async def outer(ctx: BranchContext) -> list[str | None]:
         await ctx.elicit(Confirm, "?")
@@ -225,8 +218,6 @@ async def test_ids_and_parents_follow_the_caller(replay: bool) -> None:
 async def test_an_author_is_warned_at_the_eighth_round(
     rounds: int, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Required: the author is warned at the eighth round."""
-
     @tool
     async def chatty(ctx: BranchContext) -> None:
         for _ in range(rounds):

@@ -149,7 +149,6 @@ async def test_a_parameter_that_differs_from_run_to_run_is_noticed(first: dict[s
 
 
 async def test_a_result_names_the_model_the_stop_reason_and_the_usage(replay: bool) -> None:
-    """Contract: SampleResult(text, parsed, tool_calls, stop_reason, model, usage, exchange)."""
     reply = {
         "content": {"type": "text", "text": "hi"},
         "model": "m1",
@@ -170,8 +169,6 @@ async def test_a_result_names_the_model_the_stop_reason_and_the_usage(replay: bo
 
 
 async def test_tool_calls_of_the_model_reach_the_author(replay: bool) -> None:
-    """Required: tools and tool choice are passed on, and so are the calls that come back."""
-
     @tool
     async def ask(ctx: BranchContext) -> str:
         result = await ctx.sample("weather?", tools=[WEATHER], tool_choice="required")
@@ -183,8 +180,6 @@ async def test_tool_calls_of_the_model_reach_the_author(replay: bool) -> None:
 
 
 async def test_a_tool_result_is_sent_back_in_the_next_turn(replay: bool) -> None:
-    """Required: multi-turn sampling with tool results."""
-
     @tool
     async def ask(ctx: BranchContext) -> str:
         first = await ctx.sample(messages=[user("weather?")], tools=[WEATHER])
@@ -232,8 +227,6 @@ async def test_a_tool_use_is_returned_and_not_added_to_the_conversation(replay: 
 
 
 async def test_a_required_tool_call_is_insisted_on_twice(replay: bool) -> None:
-    """Required: with tool_choice="required", a reply without a call is asked for again."""
-
     @tool
     async def ask(ctx: BranchContext) -> int:
         result = await ctx.sample("weather?", tools=[WEATHER], tool_choice="required")
@@ -248,8 +241,6 @@ async def test_a_required_tool_call_is_insisted_on_twice(replay: bool) -> None:
 
 
 async def test_a_tool_can_be_offered_to_the_model_as_it_is() -> None:
-    """Contract: tools= takes tools."""
-
     @tool
     async def ask(ctx: BranchContext) -> str:
         return (await ctx.sample("hello", tools=[plain])).text
@@ -262,8 +253,6 @@ async def test_a_tool_can_be_offered_to_the_model_as_it_is() -> None:
 
 
 async def test_a_sample_that_makes_no_sense_is_refused_where_it_is_made() -> None:
-    """Required: neither prompt nor messages given is an error, and schema XOR tools."""
-
     @tool
     async def ask(ctx: BranchContext) -> bool:
         with pytest.raises(ValueError, match="either a prompt or messages="):
@@ -286,8 +275,6 @@ async def test_a_sample_that_makes_no_sense_is_refused_where_it_is_made() -> Non
 
 
 async def test_an_error_of_the_client_reaches_the_sample_that_it_belongs_to(replay: bool) -> None:
-    """Required: client errors are matched to their request."""
-
     @tool
     async def ask(ctx: BranchContext) -> list[str]:
         async def safe(prompt: str) -> str:
@@ -323,7 +310,6 @@ class Provider:
 
 
 async def test_a_servers_own_sampler_answers_instead_of_the_client(replay: bool) -> None:
-    """Contract: a capability the client lacks is no hindrance if the server has a sampler."""
     own = Provider(["from the server"])
     client = MockClient(capabilities=set())
     result = await run_tool(plain, {}, client, sampler=own, replay=replay)
@@ -335,7 +321,6 @@ async def test_a_servers_own_sampler_answers_instead_of_the_client(replay: bool)
 async def test_a_sampler_that_fails_is_a_failed_step_and_its_words_stay_inside(
     replay: bool,
 ) -> None:
-    """Contract: the message of an error never holds the text of a foreign one."""
     own = Provider([RuntimeError("api key sk-123 rejected")])
     with pytest.raises(StepFailed) as raised:
         await run_tool(plain, {}, MockClient(), sampler=own, replay=replay)
@@ -345,7 +330,6 @@ async def test_a_sampler_that_fails_is_a_failed_step_and_its_words_stay_inside(
 
 
 async def test_a_sampler_may_refuse_with_an_error_of_the_library(replay: bool) -> None:
-    """Contract: an ask that failed raises the same exception type over every edge."""
     own = Provider([CapabilityError("sampling.tools")])
     with pytest.raises(CapabilityError, match=r"sampling\.tools"):
         await run_tool(plain, {}, MockClient(), sampler=own, replay=replay)

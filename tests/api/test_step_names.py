@@ -75,8 +75,6 @@ async def test_a_name_that_could_be_read_as_a_generated_one_is_refused_when_it_i
 
 @pytest.mark.parametrize("operation", NAMED)
 async def test_a_plain_name_is_accepted(operation: Operation) -> None:
-    """Contract: key= of a question, name= of a step and of a branch, a marker's own."""
-
     @tool
     async def body(ctx: BranchContext) -> None:
         await operation(ctx, "seat 1.b-ä")

@@ -20,8 +20,6 @@ class Ticket(BaseModel):
 async def test_a_step_that_raised_is_a_failed_step_with_the_foreign_words_inside(
     replay: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Contract: any other exception is masked outside and logged inside."""
-
     def explode() -> None:
         raise ConnectionError("password=hunter2")
 
@@ -139,7 +137,6 @@ async def test_a_value_crosses_whatever_its_fields_are_called_on_the_wire(replay
 async def test_each_step_has_an_idempotency_key_of_its_own_in_threads_and_on_the_loop(
     replay: bool,
 ) -> None:
-    """Contract: ctx.idempotency_key is handed to the effect."""
     used: list[str] = []
 
     @tool
@@ -170,7 +167,6 @@ async def test_each_step_has_an_idempotency_key_of_its_own_in_threads_and_on_the
 
 
 async def test_idempotency_keys_are_the_same_whatever_has_been_replayed(replay: bool) -> None:
-    """Contract: the effect is tried again under the same name."""
     used: list[str] = []
 
     @tool

@@ -65,7 +65,6 @@ async def test_different_answers_in_a_reply_are_asked_for_again() -> None:
 
 
 async def test_the_schema_is_offered_as_a_tool_that_must_be_called(replay: bool) -> None:
-    """Required: a prepended __schema__ tool carries the schema."""
     client = MockClient(samples=[through_the_tool(score=3, reason="thin")])
     verdict = await run_tool(judge, {}, client, replay=replay)
     assert verdict == Verdict(score=3, reason="thin")
@@ -94,7 +93,6 @@ async def test_a_client_without_tools_is_sent_the_schema_in_the_prompt(replay: b
 
 
 async def test_an_unfitting_reply_is_retried_twice_with_the_reason_fed_back(replay: bool) -> None:
-    """Contract: an unparsable reply is retried twice with the error fed back."""
     client = MockClient(samples=["not json", '{"score": 99, "reason": "x"}', GOOD])
     assert (await run_tool(judge, {}, client, replay=replay)).score == 7
     second, third = (request.messages for request in client.sample_calls[1:])
@@ -107,8 +105,6 @@ async def test_an_unfitting_reply_is_retried_twice_with_the_reason_fed_back(repl
 async def test_only_the_prompt_and_the_reply_that_fitted_are_in_the_conversation(
     replay: bool,
 ) -> None:
-    """Required: history has the original prompt only."""
-
     @tool
     async def twice(ctx: BranchContext) -> list[str]:
         await ctx.sample("Judge it.", schema=Verdict)
@@ -119,7 +115,6 @@ async def test_only_the_prompt_and_the_reply_that_fitted_are_in_the_conversation
 
 
 async def test_after_three_unfitting_replies_the_sample_fails(replay: bool) -> None:
-    """Contract: two retries, then SampleValidationError."""
     client = MockClient(samples=["a", "b", "c", GOOD])
     with pytest.raises(SampleValidationError) as raised:
         await run_tool(judge, {}, client, replay=replay)
@@ -132,8 +127,6 @@ async def test_after_three_unfitting_replies_the_sample_fails(replay: bool) -> N
 async def test_an_exchange_with_a_schema_has_three_messages_and_leaks_no_arguments(
     replay: bool,
 ) -> None:
-    """Required: user, assistant tool_use __schema__ with empty input, user tool_result."""
-
     @tool
     async def ask(ctx: BranchContext) -> bool:
         result = await ctx.sample("Judge it.", schema=Verdict)

@@ -148,7 +148,6 @@ def exported_errors() -> set[type[BaseException]]:
 
 
 def test_every_public_error_is_an_anabranch_error() -> None:
-    """Contract: all under AnabranchError, so that one clause catches them."""
     outside = {cls.__name__ for cls in exported_errors() if not issubclass(cls, AnabranchError)}
     assert outside == FOREIGN_ERRORS
 

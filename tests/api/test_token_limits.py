@@ -30,8 +30,6 @@ def costing(tokens: int, text: str = "ok") -> Callable[[SampleRequest], SampleRe
 
 
 async def test_a_prompt_that_the_budget_does_not_hold_is_never_sent(replay: bool) -> None:
-    """Required: the prompt's cost is checked before calling."""
-
     @tool(limits=Limits(max_tokens=100))
     async def ask(ctx: BranchContext) -> None:
         await ctx.sample("word " * 200)
@@ -45,7 +43,6 @@ async def test_a_prompt_that_the_budget_does_not_hold_is_never_sent(replay: bool
 
 
 async def test_history_system_prompt_and_tools_are_part_of_the_price() -> None:
-    """Required: the prompt's cost is that of everything that is sent."""
     long = "word " * 200
     spec = ToolSpec(name="t", description=long, input_schema={})
 
@@ -66,8 +63,6 @@ async def test_history_system_prompt_and_tools_are_part_of_the_price() -> None:
 
 
 async def test_the_providers_count_is_charged(replay: bool) -> None:
-    """Required: tokens are charged from provider usage where it is given."""
-
     @tool(limits=Limits(max_tokens=100))
     async def ask(ctx: BranchContext) -> str:
         await ctx.sample(messages=[user("a")])
@@ -81,7 +76,6 @@ async def test_the_providers_count_is_charged(replay: bool) -> None:
 
 
 async def test_without_a_count_prompt_and_reply_are_estimated(replay: bool) -> None:
-    """Required: … and from a real estimate elsewhere."""
     reply = "many words " * 30
     spent = estimate_tokens("hello there") + estimate_tokens(reply)
 
@@ -102,8 +96,6 @@ async def test_without_a_count_prompt_and_reply_are_estimated(replay: bool) -> N
 
 
 async def test_a_reply_that_breaks_the_budget_is_an_error_and_stays_charged(replay: bool) -> None:
-    """Required: checked before an ask is sent as well as after."""
-
     @tool(limits=Limits(max_tokens=100))
     async def ask(ctx: BranchContext) -> list[int]:
         with pytest.raises(BranchTokenError) as after:
@@ -119,8 +111,6 @@ async def test_a_reply_that_breaks_the_budget_is_an_error_and_stays_charged(repl
 
 
 async def test_a_request_may_not_ask_for_more_than_the_rest_of_the_budget(replay: bool) -> None:
-    """Required: before spending where that is possible: max_tokens is cut to what is left."""
-
     async def inner(sub: BranchContext) -> None:
         await sub.sample("a")
         await sub.sample("b", max_tokens=10)
@@ -143,8 +133,6 @@ class Answer(BaseModel):
 
 
 async def test_every_attempt_of_a_structured_sample_is_charged(replay: bool) -> None:
-    """Required: tokens are charged in structured samples and their retries as in plain ones."""
-
     @tool
     async def ask(ctx: BranchContext) -> str:
         with pytest.raises(SampleValidationError):
@@ -160,7 +148,6 @@ async def test_every_attempt_of_a_structured_sample_is_charged(replay: bool) -> 
 
 
 async def test_a_retry_that_the_budget_does_not_hold_is_not_made(replay: bool) -> None:
-    """Required: a retry is a request like any other."""
     spec = ToolSpec(name="t", input_schema={})
 
     @tool(limits=Limits(max_tokens=100))
@@ -182,7 +169,6 @@ async def cautious(ctx: BranchContext, prompt: str = "a", max_tokens: int | None
 
 
 async def test_a_sample_without_a_reply_gives_its_reservation_back(replay: bool) -> None:
-    """Required: what was not used is not spent: after an error, a lost race, a timeout."""
     clock = ManualClock()
 
     async def slow(sub: BranchContext) -> None:
@@ -213,8 +199,6 @@ async def test_a_sample_without_a_reply_gives_its_reservation_back(replay: bool)
 
 
 async def test_a_servers_own_model_is_charged_too(replay: bool) -> None:
-    """Contract: tokens of all samples together."""
-
     class Own:
         async def sample(self, request: SampleRequest) -> SampleReply:
             return costing(60)(request)

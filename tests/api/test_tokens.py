@@ -40,7 +40,6 @@ COUNTED = [
 
 @pytest.mark.parametrize(("text", "tokens"), COUNTED)
 def test_an_estimate_is_of_the_right_size(text: str, tokens: int) -> None:
-    """Required: a real estimate where no provider says."""
     assert tokens * 0.6 <= estimate_tokens(text) <= tokens * 2.2
 
 

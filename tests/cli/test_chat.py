@@ -102,7 +102,6 @@ def test_a_chat_switches_to_a_model_by_name(desk: Desk) -> None:
 
 
 def test_limits_hold_for_the_turns_of_a_chat(desk: Desk) -> None:
-    """Required: limits for a whole chat."""
     arguments = [TARGET, "--thread", "t", *desk.model]
     done = desk.lead(*arguments, "--max-tokens", "5", lines="hello")
     assert "The turn stopped: it has used 0 of 5 tokens, and its next request needs" in done.stderr

@@ -111,7 +111,6 @@ async def dive(ctx: BranchContext) -> str:
 async def test_limits_of_the_command_enclose_every_call(
     tmp_path: Path, own: str, limits: Limits, said: str
 ) -> None:
-    """Required: limits for a whole server, which narrow those that its code gives it."""
     target = tmp_path / "dives.py"
     target.write_text(DIVES + own)
     recipe = ServerRecipe((str(target),), None, (KEY,), Persistence(), limits=limits)

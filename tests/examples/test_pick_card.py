@@ -40,8 +40,6 @@ async def test_the_winning_card_wins() -> None:
 
 
 async def test_it_can_be_played_by_another_tool() -> None:
-    """Required: its branch, which may not nest, is within the depth that it counts itself."""
-
     @tool
     async def evening(ctx: BranchContext) -> Outcome:
         return Outcome.model_validate(await ctx.call_tool(PickCard(Rigged()), analyze=True))

@@ -143,7 +143,6 @@ async def test_ratings_decide_whether_a_branch_is_reminded(bank: ReasoningBank) 
 
 
 async def test_a_memory_that_is_too_large_does_not_keep_out_the_next(bank: ReasoningBank) -> None:
-    """Required: such are skipped; the predecessor stopped at the first."""
     large = await bank.record(a_draft("Test test test. " * 200))
     small = await bank.record(a_draft("Test it."))
     assert [m.id for m in await bank.search("test")] == [large.id, small.id]
@@ -238,7 +237,6 @@ class Hanging:
 async def test_a_branch_begins_and_ends_without_a_memory_that_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Required: a failure of the memory never fails the branch, and is logged."""
     bank = ReasoningBank(Broken())  # type: ignore[arg-type]
 
     with caplog.at_level(logging.WARNING, "anabranch"):

@@ -131,7 +131,6 @@ SECRETS: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("kind", SECRETS)
 async def test_a_secret_of_each_kind_is_replaced(kind: str) -> None:
-    """Required: the kinds that the predecessor knows."""
     form, secret = SECRETS[kind]
     text = f"It was\n{form.format(secret)}\n"
 
@@ -223,8 +222,6 @@ async def test_scrubbed_text_is_not_changed_again() -> None:
 
 
 async def test_a_text_that_cannot_be_searched_is_withheld(caplog: pytest.LogCaptureFixture) -> None:
-    """Required: it fails closed, and what is logged does not quote the text."""
-
     def failing(text: str) -> Iterable[tuple[int, int]]:
         raise ValueError(f"cannot read {text}")
 

@@ -94,8 +94,6 @@ def willing() -> MockClient:
 
 
 async def test_an_answer_has_the_type_of_its_question() -> None:
-    """Contract: ctx.elicit(CONFIRM, …) is Accepted[Confirm] | Declined | Cancelled."""
-
     @tool
     async def outer(ctx: BranchContext) -> bool:
         declared = await ctx.elicit(CONFIRM, "?")
@@ -122,8 +120,6 @@ async def test_a_marker_says_yes_or_no() -> None:
 
 
 async def test_a_question_by_key_can_be_of_any_type() -> None:
-    """Contract: elicit takes the key of a declared elicitation."""
-
     @tool(elicits=[CONFIRM])
     async def outer(ctx: BranchContext) -> bool:
         answer = await ctx.elicit("confirm", "?")
@@ -134,8 +130,6 @@ async def test_a_question_by_key_can_be_of_any_type() -> None:
 
 
 async def test_a_sample_with_a_schema_has_its_type() -> None:
-    """Contract: sample(schema=M) is SampleResult[M]."""
-
     @tool
     async def outer(ctx: BranchContext) -> int:
         assert_type(
@@ -162,8 +156,6 @@ async def test_a_sample_with_another_type_than_a_model_has_that_type() -> None:
 
 
 async def test_gather_is_a_typed_tuple_and_race_a_union() -> None:
-    """Contract: gather(*ops), race(*ops): typed."""
-
     @tool
     async def outer(ctx: BranchContext) -> int:
         pair = await ctx.gather(ctx.branch(alone), ctx.step(reserve, 1))
@@ -199,8 +191,6 @@ async def wrong_calls(ctx: BranchContext) -> None:
 
 
 async def test_a_branch_has_its_functions_type_and_checks_its_arguments() -> None:
-    """Contract: branch types its positional arguments by a TypeVarTuple."""
-
     @tool
     async def outer(ctx: BranchContext) -> int:
         assert_type(await ctx.branch(analyze, "x", 2, timeout=3), list[str])
@@ -211,8 +201,6 @@ async def test_a_branch_has_its_functions_type_and_checks_its_arguments() -> Non
 
 
 async def test_a_step_has_its_functions_type_sync_or_async() -> None:
-    """Contract: step(fn, *args): fn may be sync or async, undo takes its value."""
-
     @tool
     async def outer(ctx: BranchContext) -> bool:
         assert_type(await ctx.step(reserve, 1, undo=release), str)
@@ -223,7 +211,6 @@ async def test_a_step_has_its_functions_type_sync_or_async() -> None:
 
 
 async def test_a_tool_has_the_signature_and_the_type_of_its_function() -> None:
-    """Contract: @tool preserves the call signature; run_tool returns the tool's type."""
     as_tool: Tool[list[str]] = search
     assert_type(await run_tool(search, {"city": "Rome"}), list[str])
     assert_type(await run_tool(with_options), Verdict)
@@ -239,8 +226,6 @@ async def test_a_tool_has_the_signature_and_the_type_of_its_function() -> None:
 
 
 async def test_a_called_tool_has_its_type() -> None:
-    """Contract: call_tool(tool, **arguments)."""
-
     @tool
     async def outer(ctx: BranchContext) -> int:
         assert_type(await ctx.call_tool(search, city="Rome"), list[str])
@@ -251,8 +236,6 @@ async def test_a_called_tool_has_its_type() -> None:
 
 
 async def test_operations_can_be_stored_passed_on_and_started_as_tasks() -> None:
-    """Contract: an operation is a coroutine, with a type that can be written down."""
-
     @tool
     async def outer(ctx: BranchContext) -> str:
         operation: Op[str] = ctx.step(reserve, 1)
@@ -264,7 +247,6 @@ async def test_operations_can_be_stored_passed_on_and_started_as_tasks() -> None
 
 
 async def test_a_handoff_tool_is_its_own_class() -> None:
-    """Contract: server-only things live on self."""
     made = Phases(3)
     assert_type(made, Phases)
     assert made.n == 3

@@ -11,18 +11,15 @@ DONE: list[str] = []
 
 @pytest.fixture
 def nothing_done() -> Generator[None]:
-    """Begin, and end, with nothing done."""
     DONE.clear()
     yield
     DONE.clear()
 
 
 def note(what: str) -> str:
-    """Note something."""
     DONE.append(what)
     return what
 
 
 def forget(what: str) -> None:
-    """Undo a note."""
     DONE.append(f"not {what}")

@@ -76,7 +76,6 @@ class Hangs:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:
-        """Remove the limit of a test that has ended."""
         try:
             return (yield)
         finally:

@@ -72,7 +72,6 @@ class Server:
         return (self.folder / "data" / "postmaster.pid").exists()
 
     def start(self) -> None:
-        """Create the server's files, and start it."""
         if self._user is not None:
             shutil.chown(self.folder, self._user)
             self._make_reachable()
@@ -80,7 +79,6 @@ class Server:
         self.start_again()
 
     def start_again(self) -> None:
-        """Start the server over the files that it has."""
         self._run(
             "pg_ctl", *WAIT, f"--options={self._options}", f"--log={self.folder}/log", "start"
         )

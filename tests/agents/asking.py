@@ -97,8 +97,6 @@ class Setting:
         self.options: dict[str, Any] = {"capabilities": Capabilities(), **options}
 
     def agent(self, **options: Any) -> Agent:
-        """Another agent, as another process has it."""
-
         async def listen(event: Event) -> None:
             self.events.append(event)
 

@@ -96,7 +96,6 @@ class Desk:
         self.model = MockModel(decide)
 
     def agent(self, version: str | None = None, *tools: Tool[Any]) -> Agent:
-        """Another agent, as another process has it."""
         return Agent(
             self.trees,
             self.model,

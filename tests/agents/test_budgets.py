@@ -38,8 +38,6 @@ SETTINGS = FoldingSettings(default_budget=300, max_budget=900, max_depth=2)
 
 
 class Whole:
-    """A reply that has arrived whole."""
-
     def __init__(self, reply: SampleReply) -> None:
         self.reply = reply
 
@@ -51,8 +49,6 @@ class Whole:
 
 
 class Open:
-    """A request that waits for its reply."""
-
     def __init__(self, request: SampleRequest) -> None:
         self.request = request
         self.reply: asyncio.Future[SampleReply] = asyncio.get_running_loop().create_future()

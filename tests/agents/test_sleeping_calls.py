@@ -103,7 +103,6 @@ class Setting:
         self.slept: list[tuple[str, float]] = []
 
     def agent(self) -> Agent:
-        """Another agent, as another process has it."""
         return Agent(
             self.trees,
             MockModel(decide),

@@ -523,8 +523,6 @@ async def test_a_call_whose_arguments_are_no_object_is_answered_and_not_run() ->
 
 
 class ReadTrees:
-    """A store of trees that notes each reading."""
-
     def __init__(self) -> None:
         self._trees = MemoryTrees()
         self.readings: list[str] = []

@@ -10,5 +10,4 @@ async def next_round(ctx: BranchContext) -> None:
 
 
 def willing() -> MockClient:
-    """Return a client that answers whatever it is asked."""
     return MockClient(samples=lambda _: "x", elicits=lambda _: {})

@@ -114,8 +114,6 @@ async def test_there_must_be_something_to_race() -> None:
 
 
 class Analyst:
-    """Anything that can be called can be a branch."""
-
     async def method(self, sub: BranchContext, n: int) -> int:
         return n + sub.depth
 

@@ -295,8 +295,6 @@ async def test_an_error_of_the_client_reaches_the_sample_that_it_belongs_to(repl
 
 
 class Provider:
-    """A server's own model."""
-
     def __init__(self, replies: Iterable[str | Exception]) -> None:
         self.replies = list(replies)
         self.asked: list[SampleRequest] = []

@@ -358,7 +358,6 @@ class Returned(BaseModel):
 
     @model_serializer
     def write(self) -> dict[str, str]:
-        """Raise."""
         RAISED[self.what]()
         return {"what": self.what}
 
@@ -376,7 +375,6 @@ class Given(BaseModel):
     @field_validator("what")
     @classmethod
     def check(cls, what: str) -> str:
-        """Raise."""
         RAISED[what]()
         return what
 
@@ -395,5 +393,4 @@ async def raises(ctx: BranchContext, what: str, where: str) -> str:
 
 
 def arguments(what: str, where: str) -> dict[str, Any]:
-    """The arguments of a call of :func:`raises`."""
     return {"what": what, "where": where}

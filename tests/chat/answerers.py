@@ -11,7 +11,6 @@ from anabranch.messages import ElicitReply
 
 
 def results(events: Iterable[Event]) -> list[object]:
-    """What tools returned."""
     return [each.content for each in events if isinstance(each, ToolCallResultEvent)]
 
 

@@ -142,6 +142,5 @@ class Fleet:
             store.execute("UPDATE anabranch_run SET due = 1 WHERE owner IS NOT NULL")
 
     def effects(self) -> list[str]:
-        """What was done, in its order."""
         lines = (self.folder / "ledger").read_text().splitlines()
         return [line.partition(" ")[0] for line in lines]

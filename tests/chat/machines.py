@@ -149,7 +149,6 @@ def check_branches(events: list[dict[str, Any]]) -> None:
 
 
 def ids_of(events: list[dict[str, Any]], name: str) -> list[str]:
-    """The ids of what custom events report."""
     return [each["value"]["id"] for each in events if each.get("name") == name]
 
 

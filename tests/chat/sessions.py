@@ -41,8 +41,6 @@ async def fail(ctx: BranchContext) -> str:
 
 
 class Person(Absent):
-    """Gives these answers, in order; afterwards declines."""
-
     capabilities = Capabilities()
 
     def __init__(self, *replies: ElicitReply) -> None:
@@ -108,7 +106,6 @@ def session(
 
 
 def beside(chat: Session) -> Session:
-    """Another session in the thread of ``chat``."""
     naming = chat.agent.dependencies.naming
     return session(store=chat.store, thread_id=chat.cursor.thread_id, naming=naming)
 
@@ -130,7 +127,6 @@ async def shown(chat: Session, *lines: str) -> str:
 
 
 async def text_here(chat: Session) -> str:
-    """What the node at the cursor says."""
     node = await chat.cursor.node()
     return "" if node is None else node.text
 

@@ -231,8 +231,6 @@ async def test_a_different_answer_that_was_not_stored_is_reported_to_the_user() 
 
 
 class Away(MemoryTrees):
-    """Stores no answer while it is away."""
-
     is_away = False
 
     async def append(

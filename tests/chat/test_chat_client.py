@@ -41,7 +41,6 @@ def plugin(*answers: Any) -> tuple[PluginClient, list[PluginRequest[Seat]]]:
 
 
 def values(events: Iterable[Event], name: str) -> list[Any]:
-    """The values of the custom events of that name."""
     return [e.value for e in events if isinstance(e, CustomEvent) and e.name == name]
 
 

@@ -49,7 +49,6 @@ def piped(*lines: str) -> ScriptedLines:
 
 
 def scripted(*lines: str) -> ScriptedLines:
-    """Lines that are all there."""
     return ScriptedLines(lines)
 
 

@@ -11,8 +11,6 @@ from tests.chat.sessions import session, shown
 
 
 class Full(MemoryTrees):
-    """A store without space for nodes."""
-
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:

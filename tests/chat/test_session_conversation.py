@@ -440,8 +440,6 @@ async def test_the_cursor_follows_a_node_whose_event_an_interruption_has_lost() 
 
 
 class Failing(MemoryTrees):
-    """A store that begins to fail."""
-
     fails = False
 
     async def refs(self, thread_id: str) -> dict[str, str]:

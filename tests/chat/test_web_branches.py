@@ -178,7 +178,6 @@ async def until_reported(process: Conversations, part: bytes) -> None:
 
 
 async def outcomes(process: Conversations) -> list[str]:
-    """How the runs have ended."""
     events = await events_of(process)
     return [each["outcome"]["type"] for each in events if each["type"] == "RUN_FINISHED"]
 

@@ -43,7 +43,6 @@ async def follow(
 
 
 async def sent_by(client: httpx2.AsyncClient, body: dict[str, Any]) -> list[str]:
-    """Run, and return the events as they are sent."""
     return (await client.post("/agui", json=body)).text.split("\n\n")[:-1]
 
 

@@ -51,7 +51,6 @@ class Web:
             store.execute("UPDATE anabranch_run SET due = 0 WHERE owner IS NOT NULL")
 
     def effects(self) -> dict[str, list[str]]:
-        """What was done, and under which keys."""
         found: dict[str, list[str]] = {}
         for line in (self.folder / "ledger").read_text().splitlines():
             found.setdefault(line.split(" ")[0], []).append(line.split(" ")[1])

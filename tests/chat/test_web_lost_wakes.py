@@ -67,7 +67,6 @@ class Lossy:
 
 
 async def until_ended(conversation: Conversation, runs: int) -> None:
-    """Return when so many runs have ended."""
     async with aclosing(conversation.log.follow(0)) as following:
         async for _, events, _ in following:
             runs -= sum(each.startswith(RUN_ENDS) for each in events)

@@ -34,7 +34,6 @@ async def pending(client: httpx2.AsyncClient) -> list[dict[str, Any]]:
 
 
 def accepting(question: dict[str, Any], **content: Any) -> dict[str, Any]:
-    """The run that answers a question."""
     return resume(
         {"interruptId": question["interrupt_id"], "status": "resolved", "payload": content}
     )

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 async def until_both(conversation: Conversation) -> None:
-    """Return when one tool sleeps, and the other works."""
     async with aclosing(conversation.log.follow(0)) as following:
         seen = b""
         async for _, events, _ in following:

@@ -46,7 +46,6 @@ async def reserve(ctx: BranchContext, flight: str = "AB1") -> str:
 
 
 def app_module() -> str:
-    """Return the path of the page's first module."""
     return f"/{base()}/app.mjs"
 
 
@@ -107,7 +106,6 @@ def _body(thread: str, run: str) -> dict[str, Any]:
 
 
 async def run(client: httpx2.AsyncClient, body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Run, and return the events."""
     response = await client.post("/agui", json=body)
     assert response.status_code == 200, response.text
     return events_in(response.text)

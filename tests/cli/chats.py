@@ -55,7 +55,6 @@ class Desk:
         return Done(status, out, shown)
 
     def begin(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Begin the command in a process of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", "anabranch", *arguments],
             stdin=subprocess.PIPE,
@@ -65,13 +64,11 @@ class Desk:
         )
 
     def lead(self, *arguments: str, lines: str = "") -> Done:
-        """Lead a conversation by a script."""
         script = self.folder / "script.txt"
         script.write_text(lines)
         return self.run("chat", "--script", str(script), *arguments)
 
     def chat(self, *lines: str) -> Done:
-        """Lead the conversation `t`."""
         return self.lead(TARGET, "--thread", "t", *self.model, lines="\n".join(lines))
 
     def exported(self) -> dict[str, Any]:

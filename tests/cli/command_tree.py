@@ -8,7 +8,6 @@ from anabranch.cli._commands import app
 
 
 def commands_with(option: str, within: App = app, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield every command that has an option."""
     for name in within:
         if name.startswith("-"):
             continue

@@ -15,5 +15,4 @@ def demo(*tools: Any) -> ASGIApp:
 
 
 def without_model(*tools: Any) -> ASGIApp:
-    """Return the application whose model refuses every request."""
     return make_chat_app(MemoryTrees(), WithoutModel(), tools)

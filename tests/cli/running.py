@@ -16,8 +16,6 @@ class Ended(NamedTuple):
 
 
 class Run:
-    """Runs commands, and reads the output of each."""
-
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
 
@@ -39,7 +37,6 @@ class Run:
         return err
 
     def at_terminal(self, *arguments: str) -> Ended:
-        """Run a command whose standard output is a terminal."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
             return self(*arguments)

@@ -79,7 +79,6 @@ class Terminal:
         self.shown = self.shown.partition(words)[2]
 
     def wait_until(self, seen: Callable[[str], object]) -> None:
-        """Read until the screen is as `seen` wants it."""
         while not seen(self.screen):
             self._read("the screen")
 
@@ -111,7 +110,6 @@ class Terminal:
         termios.tcsetwinsize(self._master, (lines, columns))
 
     def store(self, name: str) -> None:
-        """Store the screen as a file."""
         SCREENS.mkdir(parents=True, exist_ok=True)
         (SCREENS / f"{name}.txt").write_text(f"{self.screen}\n", "utf-8")
 
@@ -125,7 +123,6 @@ class Terminal:
         return json.loads(out)
 
     def status(self) -> int:
-        """Wait for the end, and return the exit status."""
         try:
             while select.select([self._master], [], [], PATIENCE)[0]:
                 self._take(os.read(self._master, 4096))

@@ -30,7 +30,6 @@ def widget(app: Browser) -> TreeWidget[Any]:
 
 
 def has(app: Browser, words: str) -> bool:
-    """Return whether the details have some words."""
     return words in details(app)
 
 
@@ -178,7 +177,6 @@ def test_the_command_to_go_on_is_one_that_a_shell_takes() -> None:
 
 @pytest.fixture
 def thread(desk: Desk) -> None:
-    """The conversation `t`, whose message has no reply."""
     desk.lead("--thread", "t", lines="hello")
 
 

@@ -65,7 +65,6 @@ def folder(workplace: Path) -> Path:
 
 
 def check(run: Run, *arguments: str, answers: list[Any] | None = None) -> tuple[int, Any, str]:
-    """Return the status, the findings, and what was shown."""
     options: list[str] = []
     if answers is not None:
         Path("answers.json").write_text(json.dumps(answers))

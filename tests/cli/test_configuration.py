@@ -27,7 +27,6 @@ class Configured:
         self._capsys = capsys
 
     def call(self, *options: str) -> str:
-        """Return what a call with ``options`` complains about."""
         assert main(["call", "tool.py", "ask", *options]) == 2
         return self._capsys.readouterr().err.removeprefix("anabranch: ").rstrip("\n")
 

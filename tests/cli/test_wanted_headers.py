@@ -120,7 +120,6 @@ def refusing_some(
 
 
 async def ended(url: str, act: Callable[[Client], Awaitable[Any]], era: Era) -> str:
-    """How a session ends."""
     with pytest.raises(CommandError) as raised:
         await open_session(url, server_of(url), Absent(), act, era=era)
     return str(raised.value)

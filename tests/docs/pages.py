@@ -143,7 +143,6 @@ def run_python(example: Example) -> None:
 
 
 def read_json(example: Example) -> None:
-    """Read a block as JSON."""
     json.loads(example.parsed)
 
 

@@ -18,7 +18,6 @@ PAGE = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
 
 
 def claims() -> list[str]:
-    """The commands of the table, each with its options."""
     found: list[str] = re.findall(r"`((?:anabranch|fastmcp|clai)(?: [\w-]+)*)`", PAGE)
     return list(dict.fromkeys(found))
 

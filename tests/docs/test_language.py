@@ -30,7 +30,6 @@ TEST = re.compile(r"^\s*(?:async )?def (test_\w*)", re.MULTILINE)
 
 @cache
 def docstrings() -> list[tuple[str, str]]:
-    """Every docstring of the package, with its place."""
     found: list[tuple[str, str]] = []
     for path in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -28,7 +28,6 @@ def test_every_block_has_a_language_that_is_run_or_meant_for_the_reader(page: Pa
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub makes of a page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
 
@@ -83,7 +82,6 @@ def test_the_readme_has_at_most_650_words_of_prose() -> None:
 
 
 def configured_servers() -> list[Any]:
-    """The server entries of the configurations of clients."""
     pages = blocks((ROOT / "docs" / "clients.md").read_text(encoding="utf-8"))
     files = [json.loads(source) for language, source in pages if language == "json"]
     found = [server for file in files for servers in file.values() for server in servers.values()]

@@ -50,7 +50,6 @@ def without_code(text: str) -> str:
 
 
 def words_of(name: str) -> list[str]:
-    """Return the words of a name, in lower case."""
     return re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 

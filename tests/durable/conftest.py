@@ -14,7 +14,6 @@ from tests.postgres import Server
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[CallStore]:
-    """A new store on disk."""
     url = f"sqlite:///{tmp_path}/calls.db?synchronous=normal"
     if request.param == "postgresql":
         server: Server = request.getfixturevalue("postgres")

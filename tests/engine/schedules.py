@@ -90,7 +90,6 @@ def _unfinished(parts: list[tuple[bool, list[str]]]) -> list[tuple[bool, list[st
 
 
 def value_of(tree: Tree) -> Any:
-    """Return what ``tree`` returns in the end."""
     if tree.kind in {"ask", "ask here"}:
         return tree.name.upper()
     if not tree.inside:
@@ -106,7 +105,6 @@ def effect(name: str) -> str:
 
 
 def going_on(kind: str) -> list[Coroutine[Any, Any, None]]:
-    """Return what never ends."""
     first, second = asyncio.Queue[None](), asyncio.Queue[None]()
     if kind == "ping-pong":
         first.put_nowait(None)
@@ -158,7 +156,6 @@ class Interpreter:
         return await self.leaf(tree)
 
     async def beside(self, kind: str, tree: Tree) -> Any:
-        """Run ``tree`` beside a task that never ends."""
         if kind == "poller":
             async with asyncio.TaskGroup() as group:
                 polling = group.create_task(asyncio.sleep(3600))

@@ -39,7 +39,6 @@ async def brackets(body: Body) -> list[list[str]]:
 
 
 async def every(seconds: float, again: Callable[[], bool] = lambda: True) -> None:
-    """Do nothing, again and again."""
     while again():  # noqa: ASYNC110 - it is not there to wait for anything
         await asyncio.sleep(seconds)
 

@@ -43,7 +43,6 @@ class Server:
         return loudly(question)
 
     async def ask(self, question: str, respond: Respond | None = None, passes: int = 0) -> Any:
-        """Ask it, after some passes of the loop."""
         for _ in range(passes):
             await asyncio.sleep(0)
 

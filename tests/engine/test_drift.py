@@ -57,8 +57,6 @@ async def goes_on_with(changed: Body, state: str) -> NonDeterminismError:
 
 
 def doing(*operations: Callable[[], Any]) -> Body:
-    """Return a body that does ``operations`` one after another."""
-
     async def body(_: Branch) -> None:
         for operation in operations:
             if inspect.isawaitable(done := operation()):

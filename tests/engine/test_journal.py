@@ -72,7 +72,6 @@ def test_rare_json_is_written_and_read(value: Any) -> None:
 
 
 def split(text: str) -> tuple[Any, Any]:
-    """Return what is compressed and what is not."""
     packed, _, plain = text.partition(" ")
     return json.loads(inflated(packed)), json.loads(plain)
 

@@ -55,7 +55,6 @@ class FakeOwner:
         return self.scheduler.start(body, scope, watch=watch)
 
     async def park(self) -> None:
-        """Wait as an ask does."""
         self.futures.append(asyncio.get_running_loop().create_future())
         self.scheduler.strand_parked()
         await self.futures[-1]

@@ -79,7 +79,6 @@ class Schedule:
             assert asked, f"asked nothing of {pending}"
 
     async def check(self) -> str | None:
-        """Return what is wrong, or nothing."""
         try:
             async with asyncio.timeout(PATIENCE):
                 first, second = await self.run(1), await self.run(2)

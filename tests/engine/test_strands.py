@@ -295,7 +295,6 @@ async def test_with_a_key_such_a_task_may_ask() -> None:
 
 @contextlib.contextmanager
 def tasks_made_by(factory: Any) -> Generator[None]:
-    """Let ``factory`` make the tasks of the loop."""
     loop = asyncio.get_running_loop()
     before = loop.get_task_factory()
     loop.set_task_factory(factory)

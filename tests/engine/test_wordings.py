@@ -44,8 +44,6 @@ async def put(question: str, kind: Any = "elicit", key: str | None = None) -> An
 
 
 def asking(question: str, kind: Any = "elicit") -> Body:
-    """Return a body in the words of one version."""
-
     async def body(_: Branch) -> Any:
         return await put(question, kind)
 

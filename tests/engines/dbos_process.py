@@ -24,7 +24,6 @@ async def work(url: str, schema: str) -> None:
 
 
 def main() -> None:
-    """Run the check that is named, or a worker."""
     name, url, schema = sys.argv[1:4]
     if name == "work":
         asyncio.run(work(url, schema))

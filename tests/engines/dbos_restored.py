@@ -36,8 +36,6 @@ async def note(ctx: BranchContext, what: str) -> str:
 
 
 class LaterClock(SystemClock):
-    """The time some minutes from now."""
-
     def now(self) -> float:
         return super().now() + LATER
 

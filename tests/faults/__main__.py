@@ -36,7 +36,6 @@ def _chaos(folder: Path, given: argparse.Namespace) -> Report:
 
 
 def main() -> int:
-    """Return 0 if every rule holds."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.faults", description=str(__doc__).partition("\n")[0]
     )

@@ -33,7 +33,6 @@ class Line:
 
     @property
     def call(self) -> str:
-        """The call's name, with which an idempotency key begins."""
         return self.key.partition(":")[0]
 
     @property
@@ -52,7 +51,6 @@ class Ledger:
         self._arms.mkdir(exist_ok=True)
 
     def write(self, kind: Kind, run: str, number: int, key: str) -> None:
-        """Write what this process has done."""
         self._append(Line(kind, run, number, key, os.getpid()))
 
     def mark(self, kind: Literal["away", "back"], pids: Iterable[int]) -> None:
@@ -74,7 +72,6 @@ class Ledger:
         return [Line(**json.loads(text)) for text in self._lines.read_text().splitlines()]
 
     def length(self) -> int:
-        """Return how many lines there are."""
         return self._lines.read_bytes().count(b"\n") if self._lines.exists() else 0
 
     def arm(self, run: str, point: str) -> None:

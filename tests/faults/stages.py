@@ -16,8 +16,6 @@ __all__ = ["IN_CHAT", "OVER_MCP", "Place", "Stage"]
 
 
 class Player(Protocol):
-    """Plays one call."""
-
     repeated: int
 
     async def play(

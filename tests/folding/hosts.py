@@ -17,13 +17,11 @@ class Host:
         self._mode = mode
 
     async def call(self, tool: str, **given: Any) -> Any:
-        """Return the structured result."""
         result = await self._result(tool, given)
         assert not result.is_error, result
         return result.structured_content
 
     async def refused(self, tool: str, **given: Any) -> str:
-        """Return the text of an error."""
         result = await self._result(tool, given)
         assert result.is_error, result
         [block] = result.content

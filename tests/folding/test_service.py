@@ -37,7 +37,6 @@ class Folding:
         self.service = self.restarted()
 
     def restarted(self, **more: Any) -> BranchService:
-        """Return a service as another process would have it."""
         return BranchService(
             self.store, self.settings, clock=self.clock, listener=self.events.append, **more
         )

@@ -80,7 +80,6 @@ class Trace:
 
     @property
     def peak(self) -> int:
-        """The tokens of the largest request."""
         return prompt_tokens(max(self.model.requests, key=lambda each: len(sent(each))))
 
 

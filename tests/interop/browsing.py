@@ -33,7 +33,6 @@ LEFT = "net::ERR_ABORTED"
 
 @asynccontextmanager
 async def launched() -> AsyncGenerator[Browser]:
-    """Yield the system's browser."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     assert chromium is not None, "`make browser` installs it: apt-get install chromium"
     async with async_playwright() as playwright:
@@ -43,8 +42,6 @@ async def launched() -> AsyncGenerator[Browser]:
 
 
 class Look(TypedDict):
-    """How a page looks."""
-
     color_scheme: Literal["light", "dark"]
     viewport: ViewportSize
 
@@ -102,7 +99,6 @@ class Tab:
         await self.page.screenshot(path=ARTEFACTS / f"{name}.png")
 
     async def until(self, expression: str) -> None:
-        """Wait until an expression of the page is true."""
         await self.page.wait_for_function(expression)
 
     async def serious(self) -> list[tuple[str, list[str]]]:

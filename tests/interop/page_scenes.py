@@ -46,7 +46,6 @@ SEATS = Elicitation("seats", Seats)
 
 
 async def compare(ctx: BranchContext, what: str) -> str:
-    """Ask the model, in a branch."""
     return (await ctx.sample(f"Compare {what}.")).text
 
 
@@ -71,8 +70,6 @@ async def board(ctx: BranchContext, gate: str) -> str:
 
 
 class Departures:
-    """A tool that runs until it is stopped."""
-
     def __init__(self) -> None:
         @tool
         async def watch(ctx: BranchContext, gate: str = "B7") -> str:
@@ -85,7 +82,6 @@ class Departures:
 
 
 def script() -> ScriptedModel:
-    """The model of the scenes."""
     fork = {
         "prompts": ["Argue for the night train", "Argue for the early flight"],
         "recombine": "llm_judge",

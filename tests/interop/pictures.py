@@ -127,7 +127,6 @@ async def develop(opened: Tab) -> None:
 
 
 async def recall(opened: Tab) -> None:
-    """Open a memory."""
     await opened.page.get_by_role("button", name="Builds that are slow").click()
     await expect(opened.page.get_by_text("Look at the lock file")).to_be_visible()
 
@@ -144,7 +143,6 @@ PICTURES_OF: list[tuple[str, Any, Scene, str, dict[str, int]]] = [
 
 
 async def take(browser: Browser, name: str, served: Any, scene: Scene, **look: Any) -> None:
-    """Take one picture."""
     async with served() as address:
         page: Page = await browser.new_page(**look)
         tab = Tab(page)
@@ -176,7 +174,6 @@ def smaller(png: bytes) -> bytes:
 
 
 async def main() -> None:
-    """Take all pictures, or those that are named."""
     wanted = sys.argv[1:]
     async with launched() as browser:
         for name, served, scene, scheme, size in PICTURES_OF:

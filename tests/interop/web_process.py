@@ -66,8 +66,6 @@ SEATS: Final = re.compile("How many")
 
 
 class Served:
-    """The process, which can be killed and started again."""
-
     def __init__(self, folder: Path, *targets: str, model: bool = True) -> None:
         self._folder = folder
         self._targets = targets

@@ -273,25 +273,21 @@ _world = World()
 
 
 def enter(world: World) -> None:
-    """Let effects happen in ``world`` from now on."""
     global _world  # noqa: PLW0603 - an undo of a folded step is found by its name in this module
     _world = world
 
 
 def do(lane: str, what: str) -> list[str]:
-    """An effect."""
     _world.effects.append((lane, what))
     return [lane, what]
 
 
 async def do_async(lane: str, what: str) -> list[str]:
-    """An effect on the loop."""
     await asyncio.sleep(0)
     return do(lane, what)
 
 
 def undo(done: list[str]) -> None:
-    """Take an effect back."""
     _world.effects.append((done[0], f"undo {done[1]}"))
 
 

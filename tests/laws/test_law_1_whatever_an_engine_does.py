@@ -94,7 +94,6 @@ class Disturbed:
         self._time = ProgramTime(self.play.world.clock, self.clock)
 
     def service(self) -> CallService:
-        """A worker's."""
         runtime = Runtime(clock=self._time, ids=self.play.desk.ids)
         return CallService(runtime, patiently(self.store))
 
@@ -126,7 +125,6 @@ class Disturbed:
         self.engine.is_down = False
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until ``condition`` holds."""
         while not condition():
             self.changed.clear()
             await self.changed.wait()

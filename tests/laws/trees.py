@@ -55,7 +55,6 @@ class Thicket:
     results: Mapping[tuple[str, str], Result]
 
     def path(self, node: Node) -> tuple[Node, ...]:
-        """The way from a beginning to `node`."""
         by_id = {each.id: each for each in self.nodes}
         way = [node]
         while way[0].parent_id is not None:

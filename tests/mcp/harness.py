@@ -181,7 +181,6 @@ async def over(transport: str, server: MCPServer[Any], **options: Any) -> AsyncG
 
 @asynccontextmanager
 async def http(server: MCPServer[Any], **options: Any) -> AsyncGenerator[str, None]:
-    """Serve over streamable HTTP on loopback; yields the URL."""
     async with asgi(server.streamable_http_app(**options)) as url:
         yield url
 

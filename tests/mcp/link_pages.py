@@ -5,5 +5,4 @@ from anabranch.mcp._ask_page import form_page
 
 
 def page_of(message: str, form: Form) -> str:
-    """Return the HTML of the page that asks ``message``."""
     return bytes(form_page("t", message, form).body).decode()

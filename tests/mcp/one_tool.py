@@ -21,13 +21,11 @@ Host = Callable[[Tool[Any], Runtime, Sampler | None], Any]
 
 
 def on_sdk(tool: Tool[Any], runtime: Runtime, sampler: Sampler | None) -> Any:
-    """Return the SDK's server of ``tool``."""
     served = SdkTool.of_tool(tool, _service(tool, runtime, sampler))
     return MCPServer("laws", tools=[served], log_level="ERROR")
 
 
 def on_fastmcp(tool: Tool[Any], runtime: Runtime, sampler: Sampler | None) -> Any:
-    """Return the SDK's server inside FastMCP's server of ``tool``."""
     server: FastMCP[Any] = FastMCP("laws")
     server.add_tool(FastMcpTool.of_tool(tool, _service(tool, runtime, sampler)))
     return server._mcp_server

@@ -145,8 +145,6 @@ async def test_a_person_answers_on_a_page_and_the_call_goes_on(era: str) -> None
 
 
 class Controls(HTMLParser):
-    """The form's controls by name, and all tags."""
-
     def __init__(self, page: str) -> None:
         super().__init__()
         self.controls: dict[str, list[dict[str, str | None]]] = {}

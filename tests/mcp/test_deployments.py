@@ -69,7 +69,6 @@ def server(words: str, store: CallStore | None) -> Any:
 
 
 def responses(*step_ids: str) -> dict[str, Any]:
-    """Return answers of each kind."""
     reply = {"role": "assistant", "content": {"type": "text", "text": "take it"}, "model": "m"}
     accept: dict[str, Any] = {"action": "accept", "content": {"n": 1}}
     kinds = {"url": {"action": "accept"}, "sample": reply}
@@ -77,7 +76,6 @@ def responses(*step_ids: str) -> dict[str, Any]:
 
 
 def texts(reply: dict[str, Any]) -> dict[str, str]:
-    """Return what a result asks, by step."""
     asked: dict[str, str] = {}
     for step_id, request in reply["inputRequests"].items():
         params = request["params"]

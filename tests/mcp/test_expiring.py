@@ -62,7 +62,6 @@ async def test_expiry_starts_with_the_first_call_where_no_lifespan_starts_it(mak
 
 
 async def expired(store: Any) -> None:
-    """Let the one call in ``store`` have expired."""
     (record,) = await store.expired(float("inf"), 10)
     until = record.deadline + 15
     assert await store.take_to_undo(record.call_id, "reaper", record.deadline, until)

@@ -293,8 +293,6 @@ class Trip:
 
     @asynccontextmanager
     async def calling(self, client: Client) -> AsyncGenerator[anyio.CancelScope, None]:
-        """The call, open and asked; leaving cancels nothing."""
-
         async def call(*, task_status: anyio.abc.TaskStatus[anyio.CancelScope]) -> None:
             with anyio.CancelScope() as scope:
                 task_status.started(scope)

@@ -44,8 +44,6 @@ def do(effects: Path, what: str) -> str:
 
 
 def journey(effects: Path) -> Tool[Report]:
-    """The tool, writing to ``effects``."""
-
     def undo(done: str) -> None:
         do(effects, f"undo {done}")
 

@@ -8,5 +8,4 @@ NO_PAUSES = (0.0, 0.0, 0.0)
 
 
 def repeat_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Let a saga client repeat its requests without pauses."""
     patch.setattr(_saga_client, "PAUSES", NO_PAUSES)

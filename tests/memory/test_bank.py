@@ -220,8 +220,6 @@ async def test_memories_are_given_as_data(bank: ReasoningBank) -> None:
 
 
 class Broken:
-    """A store of which nothing works."""
-
     def __getattr__(self, name: str) -> object:
         raise StoreError(f"no {name}")
 

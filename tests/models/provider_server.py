@@ -79,11 +79,9 @@ class Provider:
     on_silence: Callable[[], None] = lambda: None
 
     def will(self, *answers: Answer) -> None:
-        """Answer so, one after the other."""
         self.answers.extend(answers)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the one request of a connection."""
         path, body = await _read(reader)
         self.paths.append(path)
         self.bodies.append(body)

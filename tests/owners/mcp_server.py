@@ -89,7 +89,6 @@ class McpSurface:
         self._schemas: dict[str, dict[str, Any]] = {}
 
     async def list(self) -> None:
-        """Learn what the server offers."""
         async with self._client(Person("who lists", ""), forms=True) as client:
             found = (await client.list_tools()).tools
         self._schemas = {each.name: each.input_schema for each in found}

@@ -72,14 +72,11 @@ class Answer:
 
     @property
     def whole(self) -> str:
-        """All of it."""
         return f"{self.head}\n{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of an operation."""
-
     operation: str
     given: dict[str, Any]
     answer: Answer

@@ -25,7 +25,6 @@ def rows_of(url: str) -> Counter[str]:
 
 
 def rows_about(rows: Counter[str], words: Iterable[str]) -> Counter[str]:
-    """The rows that have one of some words."""
     wanted = [*words]
     return Counter({row: n for row, n in rows.items() if any(each in row for each in wanted)})
 

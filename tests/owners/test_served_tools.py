@@ -20,14 +20,11 @@ HANDLE = re.compile(r"call='([^']+)'")
 
 
 class Calls:
-    """One caller's use of the server."""
-
     def __init__(self, tools: McpSurface, me: Person) -> None:
         self._tools = tools
         self.me = me
 
     async def do(self, tool: str, **given: Any) -> Answer:
-        """Call a tool."""
         return await use(self._tools, self.me, tool, given)
 
     async def handle(self, *, forms: bool) -> str:
@@ -38,7 +35,6 @@ class Calls:
         return found[1]
 
     async def live(self) -> None:
-        """Call everything."""
         await self._remember()
         await self._branch()
         answered = {"question": "survey/elicit.1", "action": "accept", "content": {"text": "yes"}}

@@ -52,11 +52,9 @@ class Same(Random):
     """Deals the same cards to all."""
 
     def sample(self, population: Sequence[Any], k: int, *, counts: Any = None) -> list[Any]:
-        """The first ones."""
         return [*population[:k]]
 
     def choice(self, seq: Any) -> Any:
-        """The first one."""
         return seq[0]
 
 
@@ -67,7 +65,6 @@ class Gates:
         self.closed: dict[str, asyncio.Event] = {}
 
     def open(self) -> None:
-        """Open every gate."""
         for gate in self.closed.values():
             gate.set()
 
@@ -245,7 +242,6 @@ class ToolSurface:
         return {**known, **{f"{name}{IN_BRANCH}": known[name] for name in known}}
 
     def sample(self, person: Person, operation: str) -> dict[str, Any]:
-        """What the schema of a tool asks for."""
         name = operation.removesuffix(IN_BRANCH)
         [schema] = [each["input_schema"] for each in self._tools if each["name"] == name]
         return sample_of(schema, person)
@@ -293,6 +289,5 @@ def said(thread: str, run: str, content: str | list[Any], **more: Any) -> dict[s
 
 
 def body_of(thread: str, run: str) -> dict[str, Any]:
-    """The body of a run."""
     empty: dict[str, Any] = {"state": {}, "messages": [], "tools": [], "context": []}
     return {"threadId": thread, "runId": run, **empty, "forwardedProps": {}}

@@ -78,14 +78,12 @@ class WebStory:
         self.held = person.new("thread")
 
     async def do(self, operation: str, **given: Any) -> Any:
-        """Use a route; return its JSON, or its text."""
         method, path = operation.split(" ", 1)
         answer = await use(self._web, self.person, f"{method} {MOUNTED}{path}", given)
         assert answer.is_done, f"{operation} of {self.person.name}: {answer.whole}"
         return _read(answer)
 
     async def live(self) -> None:
-        """Do everything."""
         await self._begin()
         await self._ask()
         await self._answer()
@@ -95,19 +93,16 @@ class WebStory:
         await self._look()
 
     async def say(self, thread: str, content: str | list[Any], **more: Any) -> str:
-        """Say something in a thread; return the events."""
         body = said(thread, self.person.fresh("run"), content, **more)
         return str(await self.do("POST /agui", body=body))
 
     async def pending(self, thread: str) -> list[dict[str, Any]]:
-        """The open questions of a thread."""
         found: list[dict[str, Any]] = await self.do(
             "GET /threads/{id}/pending", path={"id": thread}
         )
         return found
 
     async def tree(self, thread: str) -> dict[str, Any]:
-        """The tree of a thread."""
         found: dict[str, Any] = await self.do("GET /threads/{id}/tree", path={"id": thread})
         return found
 

@@ -38,7 +38,6 @@ def nothing_done() -> None:
 
 
 def drawn(call: RecordedCall) -> list[str]:
-    """Return a line for each step."""
     return [
         f"{'  ' * step.depth}{step.kind} {step.id.rpartition('/')[2]} r{step.round} {step.state}"
         for step in call.steps

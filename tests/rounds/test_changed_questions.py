@@ -26,8 +26,6 @@ def rounds(request: pytest.FixtureRequest) -> Rounds:
 
 
 def advising(prompt: str) -> Tool[str]:
-    """Return the tool in the words of a version."""
-
     @tool(name="advise")
     async def advise(ctx: BranchContext) -> str:
         async def inside(branch: BranchContext) -> str:

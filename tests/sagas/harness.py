@@ -61,7 +61,6 @@ async def raw(client: Client, method: str, params: dict[str, Any]) -> dict[str, 
 
 
 async def call_saga(client: Client, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Begin a saga."""
     return await raw(client, "tools/callSaga", {"name": name, "arguments": arguments})
 
 
@@ -72,7 +71,6 @@ async def resume_saga(client: Client, token: str, *steps: dict[str, Any]) -> dic
 
 
 async def refusal(client: Client, method: str, params: dict[str, Any]) -> types.ErrorData:
-    """The error that a request is answered with."""
     with pytest.raises(MCPError) as refused:
         await raw(client, method, params)
     return refused.value.error

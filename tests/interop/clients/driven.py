@@ -12,15 +12,12 @@ Lines = list[dict[str, Any]]
 
 
 def call(tool: str, **arguments: Any) -> dict[str, Any]:
-    """A call to make."""
     return {"name": tool, "arguments": arguments}
 
 
 def accept(**content: Any) -> dict[str, Any]:
-    """An answer of the user's."""
     return {"action": "accept", "content": content}
 
 
 def events(lines: Lines, kind: str) -> list[Any]:
-    """What the lines of one kind say, in order."""
     return [line[kind] for line in lines if kind in line]

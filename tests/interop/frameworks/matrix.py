@@ -70,7 +70,6 @@ PAGE: Final = Path(__file__).parents[3] / "docs" / "adapters.md"
 
 
 def table() -> str:
-    """Return the table as Markdown."""
     head = f"| | {' | '.join(FRAMEWORKS.values())} |\n|---|{':-:|' * len(FRAMEWORKS)}\n"
     rows = (
         f"| {line.says} | {' | '.join('yes' if f in line.frameworks else 'no' for f in FRAMEWORKS)} |"

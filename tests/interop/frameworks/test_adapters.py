@@ -111,7 +111,6 @@ class Agent:
 
     @property
     def effects(self) -> list[str]:
-        """What the tools have done."""
         written = self.folder / "effects"
         return written.read_text().splitlines() if written.exists() else []
 
@@ -154,7 +153,6 @@ DECLINE, CANCEL = {"action": "decline"}, {"action": "cancel"}
 
 
 def open_ids(report: Mapping[str, Any], call: str = "call-0") -> list[str]:
-    """The ids of the open questions of a call."""
     return [question["id"] for question in report["asked"].get(call, {}).get("questions", ())]
 
 

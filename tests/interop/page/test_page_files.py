@@ -24,7 +24,6 @@ GIVE = """([kind, name, data]) => {
 
 
 async def give(page: Page, kind: str, name: str) -> None:
-    """Paste, or drop, a picture."""
     await page.evaluate(GIVE, [kind, name, base64.b64encode(picture()).decode()])
 
 

@@ -10,15 +10,12 @@ __all__ = ["Call", "Say", "event", "pieces", "signed"]
 
 @dataclass(frozen=True)
 class Call:
-    """A tool that the model wants called."""
-
     id: str
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def json(self) -> str:
-        """The arguments as a text."""
         return json.dumps(self.arguments)
 
 
@@ -47,7 +44,6 @@ class Say:
 
 
 def event(content: Mapping[str, Any], name: str | None = None) -> bytes:
-    """Return a server-sent event."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json.dumps(content)}\n\n".encode()
 

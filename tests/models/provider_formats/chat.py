@@ -11,7 +11,6 @@ MODEL = "qwen-test"
 
 
 def whole(say: Say) -> dict[str, Any]:
-    """The reply in one piece."""
     message: dict[str, Any] = {"role": "assistant", "content": say.text or None}
     if say.reasoning:
         message["reasoning"] = say.reasoning

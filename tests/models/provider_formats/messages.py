@@ -11,7 +11,6 @@ MODEL = "claude-test-1"
 
 
 def whole(say: Say) -> dict[str, Any]:
-    """The reply in one piece."""
     content: list[dict[str, Any]] = []
     if say.reasoning:
         content += [_thinking(say.reasoning, signed(say.reasoning))]

@@ -12,7 +12,6 @@ MODEL = "gpt-test-1"
 
 
 def whole(say: Say) -> dict[str, Any]:
-    """The reply in one piece."""
     items: list[dict[str, Any]] = [_reasoning(say.reasoning)] if say.reasoning else []
     items += [_message(say.text, "completed")] if say.text else []
     items += [_call(call, call.json, "completed") for call in say.calls]

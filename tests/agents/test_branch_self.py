@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch.agents import BranchSelf, Event, NodeAdded, Question, TurnLimits
+from anabranch.agents import BranchSelf, Event, NodeAdded, Question, ToolStarted, TurnLimits
 from anabranch.agents._branch_self_tool import PLACEHOLDER
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
@@ -467,6 +467,27 @@ async def test_a_listener_that_fails_in_one_branch_does_not_affect_the_others(
     assert said.startswith("2/3 branches completed")
     assert "b2 (b):\nFailed: An unexpected error (KeyError); the log has the details." in said
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [KeyError]
+
+
+async def test_a_branch_that_fails_before_a_tool_reports_its_last_text() -> None:
+    looking = calls(("first", "weather", {"city": "Graz"}), text="Looking.")
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if task(request) == "a":
+            return looking
+        if "first" in results_in(request.messages[-1].content):
+            return calls(("second", "weather", {"city": "Linz"}))
+        return fork("a", allow_work=True) if heard(request) == "fork" else "main"
+
+    async def listen(event: Event) -> None:
+        if isinstance(event, ToolStarted) and event.use.id == "second":
+            raise RuntimeError
+
+    here = await set_up(decide, tools=[BranchSelf(), weather], listener=listen)
+    await here.say("fork")
+    said = await summary(here)
+    assert "b1 (a):\nFailed: An unexpected error (RuntimeError)" in said
+    assert "Before that: Looking." in said
 
 
 async def test_a_branch_that_times_out_is_stopped_and_its_partial_reply_is_stored() -> None:

@@ -71,7 +71,5 @@ def test_waits_for_a_processor():
 """
 
 
-def test_a_test_has_longer_by_the_time_that_its_processes_wait_for_a_processor(
-    tmp_path: Path,
-) -> None:
+def test_a_test_has_longer_by_the_time_that_it_waits_for_a_processor(tmp_path: Path) -> None:
     assert run(tmp_path, STARVED).returncode == 0

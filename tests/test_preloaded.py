@@ -52,9 +52,7 @@ def _warm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("session", [False, True])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_a_program_ends_as_in_a_new_interpreter(
-    program: str, session: bool, tmp_path: Path
-) -> None:
+def test_a_program_ends_as_in_a_new_process(program: str, session: bool, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(program)
     for arguments in (["script.py", "one"], ["-m", "script", "one"]):
         warm = run(*arguments, folder=tmp_path, session=session)

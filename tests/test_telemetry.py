@@ -132,9 +132,7 @@ async def test_a_call_belongs_to_the_trace_of_its_client(collected: Collected) -
 
 
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
-async def test_a_call_is_below_the_request_that_has_begun_it(
-    collected: Collected, mode: str
-) -> None:
+async def test_a_call_is_below_the_request_that_began_it(collected: Collected, mode: str) -> None:
     await call(server_of(), mode)
     requests = [each for each in collected.of("mcp") if each.name == "tools/call travel"]
     served = [each for each in requests if each.kind is SpanKind.SERVER]
@@ -171,9 +169,7 @@ async def test_rounds_and_tokens_are_counted_once(collected: Collected) -> None:
     assert collected.metric("undo.failures") == {}
 
 
-async def test_a_call_that_is_not_sampled_has_no_span_in_any_round(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_unsampled_call_has_no_span_in_any_round(monkeypatch: pytest.MonkeyPatch) -> None:
     collected = Collected(monkeypatch, sampler=ParentBased(ALWAYS_OFF))
     await call(server_of(), "2026-07-28", "undo")
     assert collected.spans == []
@@ -231,9 +227,7 @@ async def test_the_open_calls_of_a_store_are_measured(collected: Collected) -> N
 # -- turns and wakes ---------------------------------------------------------------------------
 
 
-async def test_a_turn_belongs_to_its_wake_and_the_wake_links_to_its_cause(
-    collected: Collected,
-) -> None:
+async def test_a_turn_belongs_to_its_wake_which_links_to_its_cause(collected: Collected) -> None:
     """Also where the worker was started by a request, whose span is none of its business."""
     app = make_chat_app(MemoryTrees(), web.model(), [web.reserve])
     transport = httpx2.ASGITransport(app)

@@ -27,9 +27,7 @@ async def test_a_text_is_appended_in_its_role(replay: bool) -> None:
     assert sent == (user("The weather: rain."), assistant("Noted."), user("What now?"))
 
 
-async def test_an_answer_and_the_words_of_another_branch_are_appended_as_exchanges(
-    replay: bool,
-) -> None:
+async def test_answers_and_words_of_another_branch_are_appended_as_exchanges(replay: bool) -> None:
     async def elsewhere(ctx: BranchContext) -> str:
         return (await ctx.sample("Which side?")).text
 
@@ -89,9 +87,7 @@ async def test_messages_appended_in_a_branch_stay_there(replay: bool) -> None:
         (5, None, "append"),
     ],
 )
-async def test_a_value_that_is_no_message_is_refused_by_append(
-    said: Any, role: Any, problem: str
-) -> None:
+async def test_append_refuses_any_value_but_a_message(said: Any, role: Any, problem: str) -> None:
     @tool
     async def ask(ctx: BranchContext) -> None:
         with pytest.raises(ValueError, match=problem) as refused:

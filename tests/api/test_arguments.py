@@ -51,9 +51,7 @@ ROME = [Leg(to="Rome")]
     ],
     ids=str,
 )
-def test_arguments_are_read_by_their_plain_meaning(
-    given: dict[str, Any], read: dict[str, Any]
-) -> None:
+def test_arguments_are_read_by_plain_meaning(given: dict[str, Any], read: dict[str, Any]) -> None:
     values = book.validate(given)
     assert {name: values[name] for name in read} == read
 

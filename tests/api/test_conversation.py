@@ -22,9 +22,7 @@ def echo(request: SampleRequest) -> str:
     return f"re: {request.messages[-1].text}"
 
 
-async def test_a_prompt_and_its_reply_are_two_messages_that_the_next_prompt_continues(
-    replay: bool,
-) -> None:
+async def test_a_prompt_and_its_reply_are_two_messages_before_the_next_prompt(replay: bool) -> None:
     @tool
     async def talk(ctx: BranchContext) -> list[str]:
         assert not ctx.messages
@@ -39,9 +37,7 @@ async def test_a_prompt_and_its_reply_are_two_messages_that_the_next_prompt_cont
     assert texts(client.sample_calls[1].messages) == ["one", "re: one", "two"]
 
 
-async def test_explicit_messages_are_sent_unchanged_and_not_added_to_the_conversation(
-    replay: bool,
-) -> None:
+async def test_explicit_messages_are_sent_unchanged_and_never_added(replay: bool) -> None:
     @tool
     async def talk(ctx: BranchContext) -> int:
         await ctx.sample("appended")
@@ -90,9 +86,7 @@ async def test_prompts_sent_at_once_are_in_the_conversation_in_program_order(rep
     assert all(len(request.messages) == 3 for request in client.sample_calls[1:])
 
 
-async def test_an_operation_is_placed_where_it_was_made_not_where_it_is_awaited(
-    replay: bool,
-) -> None:
+async def test_an_operation_is_placed_where_made_not_where_awaited(replay: bool) -> None:
     """Chosen: identity and order are taken when a method is called."""
 
     @tool
@@ -106,9 +100,7 @@ async def test_an_operation_is_placed_where_it_was_made_not_where_it_is_awaited(
     assert said == ["one", "re: one", "two", "re: two"]
 
 
-async def test_a_task_continues_the_conversation_of_its_parent_without_changing_it(
-    replay: bool,
-) -> None:
+async def test_a_task_continues_its_parents_conversation_without_changing_it(replay: bool) -> None:
     """Chosen: two tasks that talk at once cannot share one line of messages."""
 
     @tool

@@ -300,9 +300,7 @@ async def test_a_value_that_is_no_tool_is_refused_in_one_sentence(given: Any) ->
     )
 
 
-async def test_a_call_whose_arguments_are_no_object_gets_a_result_that_says_so(
-    replay: bool,
-) -> None:
+async def test_a_call_whose_arguments_are_no_object_gets_a_result_saying_so(replay: bool) -> None:
     """The tool does not run, although it would take no arguments; the others of the reply do."""
     broken = ToolUseBlock(id="u9", name="refuse", input={}, malformed='["a"]')
     rome = calls(("weather", {"city": "Rome"}))

@@ -54,9 +54,7 @@ def from_uuid() -> str:
 
 
 @pytest.mark.parametrize("chance", [from_random, from_time, from_uuid])
-async def test_a_question_made_of_chance_fails_its_authors_own_test(
-    chance: Callable[[], str],
-) -> None:
+async def test_a_question_made_of_chance_fails_its_authors_test(chance: Callable[[], str]) -> None:
     @tool
     async def outer(ctx: BranchContext) -> str:
         return (await ctx.elicit(Yes, f"Is it {chance()}?")).action

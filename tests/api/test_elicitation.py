@@ -171,9 +171,7 @@ def test_an_optional_field_is_one_that_is_not_required() -> None:
     ],
     ids=str,
 )
-def test_a_field_that_a_form_cannot_show_is_refused_at_its_definition(
-    annotation: Any, words: str
-) -> None:
+def test_a_field_that_no_form_can_show_is_refused_when_defined(annotation: Any, words: str) -> None:
     with pytest.raises(TypeError, match=f"Field 'field' of Form .*{words}"):
         field_of(annotation)
 

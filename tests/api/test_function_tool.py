@@ -138,9 +138,7 @@ async def by_position(ctx: BranchContext, city: str, /) -> str:
         (by_position, "cannot be given by name"),
     ],
 )
-def test_a_function_that_is_no_tool_is_refused_where_it_is_defined(
-    function: Any, words: str
-) -> None:
+def test_a_function_that_is_no_tool_is_refused_when_defined(function: Any, words: str) -> None:
     """Chosen: the author learns of it at import, not at the first call."""
     with pytest.raises(TypeError, match=words):
         tool(function)

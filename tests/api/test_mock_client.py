@@ -164,9 +164,7 @@ async def test_an_exception_among_the_answers_reaches_the_tool_as_a_failed_step(
     assert (raised.value.error, raised.value.detail) == (code, "overloaded")
 
 
-async def test_it_remembers_requests_and_notices_in_order_and_forgets_on_reset(
-    replay: bool,
-) -> None:
+async def test_it_records_requests_and_notices_in_order_and_forgets_on_reset(replay: bool) -> None:
     @tool
     async def outer(ctx: BranchContext) -> None:
         await ctx.log("warning", "careful")
@@ -268,8 +266,6 @@ async def choose(ctx: BranchContext) -> str:
 
 
 @pytest.mark.parametrize("content", [{"action": "accept"}, {"action": "go", "content": "now"}])
-async def test_content_that_only_resembles_such_an_answer_is_content(
-    content: dict[str, Any],
-) -> None:
+async def test_content_that_resembles_such_an_answer_is_content(content: dict[str, Any]) -> None:
     """A form may have a field ``action`` of its own."""
     assert await run_tool(choose, {}, MockClient(elicits=[content])) == content["action"]

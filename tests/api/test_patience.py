@@ -84,9 +84,7 @@ async def test_the_tightest_patience_holds(
     assert cut_off(caplog) is is_cut_off
 
 
-async def test_a_handoff_tool_sets_its_patience_in_the_class(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_handoff_tool_sets_patience_in_its_class(caplog: pytest.LogCaptureFixture) -> None:
     assert await run_tool(InPhases(), {}, person()) == "done"
     assert cut_off(caplog)
 

@@ -316,9 +316,7 @@ async def test_a_servers_own_sampler_answers_instead_of_the_client(replay: bool)
     assert len(own.asked) == 1
 
 
-async def test_a_sampler_that_fails_is_a_failed_step_and_its_words_stay_inside(
-    replay: bool,
-) -> None:
+async def test_a_failing_sampler_is_a_failed_step_and_its_words_stay_inside(replay: bool) -> None:
     own = Provider([RuntimeError("api key sk-123 rejected")])
     with pytest.raises(StepFailed) as raised:
         await run_tool(plain, {}, MockClient(), sampler=own, replay=replay)
@@ -365,9 +363,7 @@ async def test_a_prompt_may_have_images_sounds_and_documents(replay: bool) -> No
     assert request.messages[-1].content == (PDF, *MEDIA)
 
 
-async def test_a_document_is_refused_before_anything_is_sent_to_a_client_of_mcp(
-    replay: bool,
-) -> None:
+async def test_a_document_is_refused_before_any_request_to_a_client_of_mcp(replay: bool) -> None:
     """MCP carries images and sounds to the client's model, and no documents."""
 
     @tool

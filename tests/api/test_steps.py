@@ -134,9 +134,7 @@ async def test_a_value_crosses_whatever_its_fields_are_called_on_the_wire(replay
     assert await run_tool(outer, {}, willing(), replay=replay) == [aliased(), aliased()]
 
 
-async def test_each_step_has_an_idempotency_key_of_its_own_in_threads_and_on_the_loop(
-    replay: bool,
-) -> None:
+async def test_each_step_has_its_own_idempotency_key_in_threads_and_the_loop(replay: bool) -> None:
     used: list[str] = []
 
     @tool

@@ -102,9 +102,7 @@ async def test_an_unfitting_reply_is_retried_twice_with_the_reason_fed_back(repl
     assert "score: Input should be less than or equal to 10" in third[4].text
 
 
-async def test_only_the_prompt_and_the_reply_that_fitted_are_in_the_conversation(
-    replay: bool,
-) -> None:
+async def test_only_the_prompt_and_the_fitting_reply_are_in_the_conversation(replay: bool) -> None:
     @tool
     async def twice(ctx: BranchContext) -> list[str]:
         await ctx.sample("Judge it.", schema=Verdict)
@@ -124,9 +122,7 @@ async def test_after_three_unfitting_replies_the_sample_fails(replay: bool) -> N
     assert len(client.sample_calls) == 3
 
 
-async def test_an_exchange_with_a_schema_has_three_messages_and_leaks_no_arguments(
-    replay: bool,
-) -> None:
+async def test_an_exchange_with_a_schema_has_three_messages_and_no_arguments(replay: bool) -> None:
     @tool
     async def ask(ctx: BranchContext) -> bool:
         result = await ctx.sample("Judge it.", schema=Verdict)

@@ -89,9 +89,7 @@ _prose = st.text(
 
 @examples(500, gate=50)
 @given(_prose, st.dictionaries(st.text(max_size=4), _json, min_size=1, max_size=3), _prose)
-def test_any_object_between_any_words_is_read(
-    before: str, value: dict[str, Any], after: str
-) -> None:
+def test_any_object_among_any_words_is_read(before: str, value: dict[str, Any], after: str) -> None:
     for written in (json.dumps(value), json.dumps(value, indent=1, ensure_ascii=False)):
         read = answer_in(before + written + after, TypeAdapter(dict[str, Any]).validate_json)
         assert read == value

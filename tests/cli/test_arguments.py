@@ -41,9 +41,7 @@ def schema_of(annotation: Any) -> dict[str, Any]:
         (Any, "five", "five"),
     ],
 )
-def test_a_value_is_read_by_the_type_of_its_parameter(
-    annotation: Any, text: str, value: object
-) -> None:
+def test_a_value_is_read_by_its_parameters_type(annotation: Any, text: str, value: object) -> None:
     assert read_arguments([f"x={text}"], None, schema_of(annotation)) == {"x": value}
 
 
@@ -112,9 +110,7 @@ def test_all_that_is_wrong_is_named() -> None:
 @pytest.mark.parametrize(
     "schema", [{"properties": {}, "additionalProperties": True}, {}], ids=["others", "any"]
 )
-def test_parameters_are_not_called_unknown_where_others_may_be_given(
-    schema: dict[str, object],
-) -> None:
+def test_no_parameter_is_called_unknown_if_others_may_be_given(schema: dict[str, object]) -> None:
     with pytest.raises(UsageError) as raised:
         read_arguments(["x", "way=by"], None, schema)
     assert str(raised.value) == "'x' is no argument. Write name=value."

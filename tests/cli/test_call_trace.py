@@ -74,9 +74,7 @@ def test_a_call_of_the_handshake_era_is_described_by_its_questions(lines: list[s
     ]
 
 
-async def test_a_traced_transport_passes_everything_on_and_ends_with_the_server(
-    lines: list[str],
-) -> None:
+async def test_a_traced_transport_passes_all_on_and_ends_with_the_server(lines: list[str]) -> None:
     sent, at_server = anyio.create_memory_object_stream[SessionMessage](1)
     from_server, received = anyio.create_memory_object_stream[SessionMessage | Exception](2)
 

@@ -165,9 +165,7 @@ def test_a_server_that_never_returns_is_given_up_after_the_timeout_of_web(
     assert "'book' has not ended within 0.2 s, and was cancelled." in str(events)
 
 
-def test_the_tokens_of_a_turn_are_limited_in_web(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_web_limits_the_tokens_of_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / "book.py").write_text(HANG)
     (tmp_path / "model.json").write_text('[{"text": "never said"}]')

@@ -44,9 +44,7 @@ def test_there_are_two_web_processes_and_three_workers() -> None:
 
 
 @pytest.mark.parametrize("service", OURS)
-def test_our_command_line_understands_a_service(
-    service: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_takes_a_service(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment(service).items():
         monkeypatch.setenv(name, value)
     words = shlex.split(OURS[service]["command"])

@@ -80,9 +80,7 @@ def test_tables_of_other_commands_are_left_alone(configured: Configured) -> None
         pytest.param("[call", "cannot be read: Expected ']' at the end", id="no TOML"),
     ],
 )  # fmt: skip
-def test_a_fault_in_a_file_is_named_with_the_file(
-    configured: Configured, text: str, problem: str
-) -> None:
+def test_a_fault_is_named_with_its_file(configured: Configured, text: str, problem: str) -> None:
     configured.user.write_text(text)
     complaint = configured.call()
     assert problem in complaint

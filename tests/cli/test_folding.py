@@ -90,9 +90,7 @@ def test_a_chat_folds_its_subtasks(tmp_path: Path, run: Run) -> None:
     assert "count" in start["content"][-1]["text"]
 
 
-def test_without_a_model_that_learns_it_is_said_that_branches_are_queued(
-    tmp_path: Path, run: Run
-) -> None:
+def test_branches_are_reported_as_queued_without_a_learning_model(tmp_path: Path, run: Run) -> None:
     (tmp_path / "model.json").write_text("[]")
     (tmp_path / "lines").write_text("")
     line = ["chat", "--folding", "--store", f"sqlite:///{tmp_path}/chat.db"]
@@ -143,9 +141,7 @@ def test_a_setting_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, run: 
     assert "max_depth of context folding" in run.refusal("serve", "--folding")
 
 
-async def test_a_server_of_folding_alone_closes_branches_in_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_folding_server_closes_branches_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched()
 
     def opened(*given: Any, **options: Any) -> BranchService:

@@ -60,9 +60,7 @@ async def fill_field(field: dict[str, Any], keys: str, *, required: bool = True)
         ({"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 1}, "a" + ENTER + SPACE + ENTER, ["b"]),
     ],
 )  # fmt: skip
-async def test_a_field_takes_fitting_values(
-    field: dict[str, Any], keys: str, value: object
-) -> None:
+async def test_fields_take_fitting_values(field: dict[str, Any], keys: str, value: object) -> None:
     assert await fill_field(field, keys) == value
 
 

@@ -39,9 +39,7 @@ def written(folder: Path, text: str) -> Path:
 
 @either
 @pytest.mark.parametrize("reader", READERS)
-def test_every_reader_refuses_json_that_is_nested_too_deeply(
-    reader: str, deep: str, tmp_path: Path
-) -> None:
+def test_each_reader_refuses_json_nested_too_deeply(reader: str, deep: str, tmp_path: Path) -> None:
     read, error = READERS[reader]
     with pytest.raises(error, match="nested too deeply") as refused:
         read(deep, tmp_path)

@@ -94,9 +94,7 @@ def test_a_command_imports_at_most_its_budget_of_modules(folder: Path, command: 
     assert len(modules) <= most
 
 
-def test_listing_stored_records_imports_no_other_database_and_no_engine_of_calls(
-    folder: Path,
-) -> None:
+def test_listing_stored_records_imports_no_other_database_and_no_engine(folder: Path) -> None:
     modules = imported(folder, COMMAND, "tree", "list", "--store", "sqlite:///s.db")
     assert "sqlalchemy.dialects.sqlite" in modules
     assert not modules & {"anabranch._engine", "sqlalchemy.dialects.postgresql"}

@@ -85,9 +85,7 @@ def test_a_running_server_undoes_an_interrupted_call_of_the_handshake_era(
 
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])
-def test_a_server_that_was_started_for_a_call_undoes_it_and_says_nothing(
-    notes: Notes, era: str
-) -> None:
+def test_a_server_started_for_a_call_undoes_it_and_says_nothing(notes: Notes, era: str) -> None:
     command = ["call", STOPPED, "wait", f"notes={notes.path}", "--era", era]
     with terminal(*command, whole=True, status=143) as person:
         person.wait_for("waiting")
@@ -178,9 +176,7 @@ def handling() -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("prompt", [partial(ask_text, "Name?"), chat_line])
-async def test_a_prompt_restores_the_handlers_of_signals(
-    prompt: Callable[[], Awaitable[object]],
-) -> None:
+async def test_a_prompt_restores_signal_handlers(prompt: Callable[[], Awaitable[object]]) -> None:
     with on_interrupt(lambda: None), handled_by(on_resize, [signal.SIGWINCH]):
         before = handling()
         assert await typing("Ada\r", prompt) == "Ada"

@@ -115,9 +115,7 @@ def test_in_the_terminal_questions_are_forms_under_the_plugins_rules(target: str
 
 @pytest.mark.parametrize("targets", [["games.py", "plugged.py"], ["plugged.py", "games.py"]])
 @pytest.mark.parametrize("target", ["its tool elsewhere"], indirect=True)
-def test_a_tool_in_one_target_and_its_plugin_in_another_are_one(
-    target: str, targets: list[str]
-) -> None:
+def test_a_tool_and_its_plugin_in_another_target_are_one(target: str, targets: list[str]) -> None:
     found = load(targets)
     assert [each.mcp for each in found.plugins] == found.tools
     assert [type(each).__name__ for each in tools_of(targets)] == ["BranchSelfTool", "Plugin"]

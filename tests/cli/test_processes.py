@@ -81,9 +81,7 @@ def test_a_file_is_called_over_stdio_with_the_callers_model(commands: dict[str, 
     assert commands["stdio"].done() == (0, "shallow", "")
 
 
-def test_a_server_with_a_model_of_its_own_does_not_ask_the_client(
-    commands: dict[str, Started],
-) -> None:
+def test_a_server_with_its_own_model_does_not_ask_the_client(commands: dict[str, Started]) -> None:
     """And an MCP client can start it with the same command, over stdio."""
     call = {"name": "think", "arguments": {"about": "rivers"}, "_meta": META}
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}

@@ -126,9 +126,7 @@ def test_the_output_of_a_target_goes_to_stderr(capsys: pytest.CaptureFixture[str
         ("command:uvx x", None, "is already a server"),
     ],
 )
-def test_a_wrong_target_is_reported_in_one_sentence(
-    target: str, text: str | None, problem: str
-) -> None:
+def test_a_wrong_target_is_named_in_a_sentence(target: str, text: str | None, problem: str) -> None:
     if text is not None:
         Path("target.txt" if target.endswith("txt") else "target.py").write_text(text)
     with pytest.raises(UsageError, match=problem):

@@ -187,9 +187,7 @@ def test_the_last_node_is_where_the_latest_thread_was_left(store: str, run: Run)
     assert run("tree", "messages", "last", "--store", "memory:")[0] == 1
 
 
-def test_a_short_id_of_several_threads_is_answered_with_the_candidates(
-    run: Run, store: str
-) -> None:
+def test_a_short_id_of_several_threads_is_answered_with_candidates(run: Run, store: str) -> None:
     async def add() -> None:
         trees = open_tree_store(store)
         for name in ("thread_abcdef1", "thread_abcdef2"):

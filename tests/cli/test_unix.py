@@ -120,9 +120,7 @@ def test_help_names_every_command(run: Run, arguments: list[str]) -> None:
     assert all(command in out for command in ("serve", "call", "check", "demo", "tree"))
 
 
-def test_a_store_that_cannot_be_reached_is_reported_at_once(
-    run: Run, served: Path, tmp_path: Path
-) -> None:
+def test_an_unreachable_store_is_reported_at_once(run: Run, served: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     status, out, shown = run("serve", str(served), "--store", f"sqlite:///{tmp_path}/file/calls.db")
     assert (status, out) == (1, "")

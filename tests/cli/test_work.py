@@ -80,9 +80,7 @@ def test_a_worker_is_called_for_waiting_and_cut_off_runs(url: str, run: Run) -> 
     assert "waits for a worker" in err
 
 
-def test_a_run_that_waits_for_a_version_is_called_for_whatever_the_version(
-    url: str, run: Run
-) -> None:
+def test_a_run_that_waits_for_a_version_is_woken_whatever_the_version(url: str, run: Run) -> None:
     turn_of(url, "waits", version="1.2")
     shown = run.value("work", "show", "waits")
     assert (shown["run"], shown["state"], shown["version"]) == ("r1", "waiting", "1.2")

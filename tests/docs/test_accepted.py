@@ -263,9 +263,7 @@ async def test_addresses_in_messages_are_read_as_the_page_says(address: str, rea
     ("file", "declared", "read"),
     rows("a tool gives `ctx.sample`", "declared as", "the model reads"),
 )
-async def test_files_to_sample_are_read_as_the_page_says(
-    file: str, declared: str, read: str
-) -> None:
+async def test_sampled_files_are_read_as_the_page_says(file: str, declared: str, read: str) -> None:
     kinds = {"image": ImageBlock, "audio": AudioBlock}
     block = kinds.get(declared.partition("/")[0], DocumentBlock)
     client = MockClient(samples=["Seen."])

@@ -106,7 +106,5 @@ FAULTS = (
 
 
 @pytest.mark.parametrize("faults", FAULTS)
-def test_pages_docstrings_and_test_names_have_no_known_fault(
-    faults: Callable[[], Iterator[str]],
-) -> None:
+def test_pages_docstrings_and_test_names_have_no_fault(faults: Callable[[], Iterator[str]]) -> None:
     assert list(faults()) == []

@@ -102,9 +102,7 @@ async def test_a_record_waits_for_the_store() -> None:
     assert store.failures == 0
 
 
-async def test_a_record_waits_no_longer_than_the_lease_and_the_error_names_the_lost_effect() -> (
-    None
-):
+async def test_a_record_waits_at_most_for_the_lease_and_the_error_names_the_effect() -> None:
     store = Failing(Modelled())
     desk = Desk(once, always(ok=True))
     WHILE_DONE.append(store.away(float("inf")))

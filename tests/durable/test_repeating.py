@@ -275,9 +275,7 @@ async def test_a_store_out_of_reach_is_reported_and_nothing_is_undone(store: Cal
     assert ledger == [("book", "seat"), ("book", "0:3")]
 
 
-async def test_a_first_call_that_cannot_be_stored_is_refused_because_of_the_store(
-    store: CallStore,
-) -> None:
+async def test_a_first_call_is_refused_when_the_store_cannot_write_it(store: CallStore) -> None:
     """What can be read may not be writable: the call is not unknown, it was never begun."""
     desk = Desk(trip, always(n=3))
     switch = Switch(store, only="open_round")
@@ -287,9 +285,7 @@ async def test_a_first_call_that_cannot_be_stored_is_refused_because_of_the_stor
     assert ledger == []
 
 
-async def test_a_round_that_has_ended_is_repeated_while_a_later_one_is_running(
-    store: CallStore,
-) -> None:
+async def test_a_round_that_has_ended_is_repeated_while_a_later_one_runs(store: CallStore) -> None:
     desk = Desk(trip, always(n=3))
     first = asking(await desk.send(store))
     second = await desk.send(store, first, 3)

@@ -115,9 +115,7 @@ async def test_a_call_that_another_worker_runs_is_not_ended_on_request(quick: Mo
 # -- a live call -------------------------------------------------------------------------------
 
 
-async def test_a_client_that_hangs_up_ends_no_call_that_another_request_has_continued(
-    quick: Modelled,
-) -> None:
+async def test_a_client_that_hangs_up_ends_no_call_that_another_continues(quick: Modelled) -> None:
     desk = Desk(asks_first, always(n=1))
     waits, continues = Live("which?"), Live("sure?")
     suspended = Suspended(quick, "move")
@@ -137,9 +135,7 @@ async def test_a_client_that_hangs_up_ends_no_call_that_another_request_has_cont
     assert (await the_call(quick)).state == "done"
 
 
-async def test_a_client_that_hangs_up_ends_its_call_before_another_request_runs_it(
-    quick: Modelled,
-) -> None:
+async def test_a_client_that_hangs_up_ends_its_call_before_another_runs_it(quick: Modelled) -> None:
     desk = Desk(asks_first, always(n=1))
     waits = Live("which?")
     store = Observed(quick)
@@ -152,9 +148,7 @@ async def test_a_client_that_hangs_up_ends_its_call_before_another_request_runs_
     assert "release" not in order
 
 
-async def test_a_client_that_hangs_up_while_it_waits_for_another_request_ends_nothing(
-    quick: Modelled,
-) -> None:
+async def test_a_client_that_hangs_up_waiting_for_another_ends_nothing(quick: Modelled) -> None:
     desk = Desk(asks_first, always(n=1))
     continues, second = Live("sure?"), Observed(quick)
     running = live(desk, quick, continues)
@@ -192,9 +186,7 @@ async def test_a_round_is_not_ended_by_a_worker_that_did_only_a_part_of_it(quick
     assert DONE == ["booked", "not booked"]
 
 
-async def test_a_repeated_request_puts_off_the_expiry_only_of_a_call_that_still_waits(
-    quick: Modelled,
-) -> None:
+async def test_a_repeated_request_delays_the_expiry_of_waiting_calls_alone(quick: Modelled) -> None:
     desk = Desk(asks_first, always(n=1))
     first = await begun(desk, quick)
     suspended = Suspended(quick, "answer")
@@ -229,9 +221,7 @@ async def test_code_that_was_suspended_makes_no_call_its_own_that_other_code_has
     assert DONE == ["booked"]
 
 
-async def test_a_failure_that_comes_late_undoes_nothing_that_another_worker_has_done(
-    quick: Modelled,
-) -> None:
+async def test_a_late_failure_undoes_nothing_that_another_worker_has_done(quick: Modelled) -> None:
     """The body has failed by itself, such as of the memory that its process has."""
     healthy = asyncio.Event()
 

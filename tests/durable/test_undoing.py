@@ -123,9 +123,7 @@ def for_ever(store: CallStore) -> Durability:
     return Durability(store, lease=100_000_000, retry_undo_after=100_000_000)
 
 
-async def test_a_compensation_that_failed_is_tried_again_at_once_on_request(
-    store: CallStore,
-) -> None:
+async def test_a_failed_compensation_is_tried_again_at_once_on_request(store: CallStore) -> None:
     """The process that asks does not have its tool."""
     desk = Desk(found, always(n=0), policy=for_ever)
     town.broken.add("b")
@@ -250,9 +248,7 @@ async def test_a_call_that_was_answered_in_time_gets_a_new_deadline(store: CallS
     assert town.done == BUILT
 
 
-async def test_a_call_whose_client_asks_for_its_reply_again_gets_a_new_deadline(
-    store: CallStore,
-) -> None:
+async def test_a_call_gets_a_new_deadline_when_its_client_asks_again(store: CallStore) -> None:
     desk = Desk(found, always(n=1))
     first = asking(await desk.send(store))
     second = asking(await desk.request(desk.service(store), first.request_state, {}))
@@ -265,9 +261,7 @@ async def test_a_call_whose_client_asks_for_its_reply_again_gets_a_new_deadline(
     assert await reaper(desk, store).expire() == 1
 
 
-async def test_a_client_that_repeats_itself_does_not_put_off_undos_that_failed(
-    store: CallStore,
-) -> None:
+async def test_a_client_that_repeats_itself_puts_off_no_failed_undos(store: CallStore) -> None:
     desk = Desk(found, always(n=0), policy=patiently)
     town.broken.add("b")
     first = asking(await desk.send(store))
@@ -341,9 +335,7 @@ async def test_a_live_call_that_is_left_is_undone_at_once(store: CallStore) -> N
     assert await reaper(desk, store).expire() == 0
 
 
-async def test_a_live_call_that_is_left_without_its_store_is_undone_by_the_reaper(
-    quick: Modelled,
-) -> None:
+async def test_the_reaper_undoes_a_live_call_that_lost_its_store(quick: Modelled) -> None:
     desk = Desk(found, always(n=1))
     switch = Switch(quick)
     person = Live("let it stand?")

@@ -128,9 +128,7 @@ async def test_other_code_that_takes_the_same_way_continues_the_call(store: Call
     assert (await found(store)).version == "2"
 
 
-async def test_other_code_that_takes_another_way_leaves_the_call_to_its_own(
-    store: CallStore,
-) -> None:
+async def test_code_that_takes_another_way_leaves_the_call_to_its_own(store: CallStore) -> None:
     old = at_version(book_1, "1")
     first = await asked(old, store)
     new = at_version(book_otherwise, "2", old)
@@ -213,9 +211,7 @@ async def test_other_code_refuses_an_answer_to_a_question_that_it_has_changed(
     assert ledger == BOOKED
 
 
-async def test_an_effect_that_followed_an_answer_before_a_crash_pins_its_question(
-    store: CallStore,
-) -> None:
+async def test_an_effect_after_an_answer_pins_its_question_over_a_crash(store: CallStore) -> None:
     old = at_version(book_1, "1")
     first = await asked(old, store)
     with pytest.raises(ToolError):
@@ -241,9 +237,7 @@ async def book_patched(ctx: BranchContext) -> str:
     return "booked by the new code"
 
 
-async def test_a_marker_lets_new_code_continue_a_call_that_it_would_have_left(
-    store: CallStore,
-) -> None:
+async def test_a_marker_lets_new_code_continue_a_call_it_would_have_left(store: CallStore) -> None:
     """Its first way has been passed; its second one has not."""
     old = at_version(book_1, "1")
     first = await asked(old, store)

@@ -128,9 +128,7 @@ def test_a_described_value_comes_back_with_its_type(annotation: Any, value: Any)
         pytest.param(10**5000, r"int.*so many digits", id="a very long number"),
     ],
 )
-def test_a_value_that_is_not_json_is_refused_with_its_step_and_its_type(
-    value: Any, named: str
-) -> None:
+def test_a_value_that_is_not_json_is_refused_with_its_step_and_type(value: Any, named: str) -> None:
     with pytest.raises(SerializationError, match=rf"'t/step.1' is of type .*{named}"):
         PLAIN.encode("t/step.1", value)
 
@@ -269,9 +267,7 @@ FLIGHT = Flight(price=Decimal(1), day=dt.date(2026, 1, 1))
     ],
     ids=["function", "coroutine function", "partial", "nested partial", "object", "method"],
 )
-def test_the_return_annotation_is_found_through_whatever_wraps_it(
-    function: Callable[..., Any],
-) -> None:
+def test_the_return_annotation_is_found_through_any_wrapper(function: Callable[..., Any]) -> None:
     assert through(codec_of(function), FLIGHT) == FLIGHT
 
 
@@ -351,9 +347,7 @@ def test_a_function_found_in_its_module_can_be_referred_to() -> None:
     [lambda: None, make_local(0), Holder().bound, functools.partial(annotated), Desk()],
     ids=["lambda", "closure", "bound method", "partial", "object"],
 )
-def test_an_effect_not_found_under_its_own_name_has_no_undo_in_a_race(
-    function: Callable[..., Any],
-) -> None:
+def test_an_effect_not_found_by_name_has_no_undo_in_a_race(function: Callable[..., Any]) -> None:
     assert reference_to(function) is None
 
 

@@ -438,9 +438,7 @@ async def test_without_a_reader_notices_go_to_the_log(caplog: pytest.LogCaptureF
 # -- what remains ----------------------------------------------------------------------------
 
 
-async def test_a_body_that_failed_as_its_driver_was_cancelled_is_not_reported_as_forgotten() -> (
-    None
-):
+async def test_a_body_that_fails_as_its_driver_is_cancelled_is_not_reported_as_forgotten() -> None:
     reported: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: reported.append(context))

@@ -265,9 +265,7 @@ async def test_the_value_of_a_step_is_never_compressed_with_the_clients_text() -
     assert not (await first_round(body)).entries["t/do.1"].public
 
 
-async def test_an_undo_that_fails_is_noted_and_the_others_still_run(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_failing_undo_is_noted_and_the_others_run(caplog: pytest.LogCaptureFixture) -> None:
     def broken(value: Any) -> None:
         raise OSError(f"cannot undo {value}")
 

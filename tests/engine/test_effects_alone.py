@@ -122,9 +122,7 @@ async def as_date() -> dt.date:
 
 
 @pytest.mark.parametrize("function", [unannotated, as_base_class, as_date])
-async def test_an_effect_is_undone_when_its_value_does_not_survive_the_record(
-    function: Any,
-) -> None:
+async def test_an_effect_is_undone_when_its_value_cannot_survive_the_record(function: Any) -> None:
     undone: list[object] = []
     bench = Bench()
     with pytest.raises(SerializationError, match=r"'t/step\.1'"):

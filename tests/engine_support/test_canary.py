@@ -290,18 +290,14 @@ async def test_no_task_thread_or_socket_remains() -> None:
     await everything_has_ended(tasks, files)
 
 
-async def test_no_task_thread_or_socket_remains_of_a_refusal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_refusal_leaves_no_task_thread_or_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks, files = asyncio.all_tasks(), descriptors()
     monkeypatch.setattr(waits, "waiter_of", nothing)
     await refusal()
     await everything_has_ended(tasks, files)
 
 
-async def test_calls_that_start_together_wait_for_one_check(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_calls_that_start_at_once_wait_for_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
     check = canary._check
 

@@ -26,9 +26,7 @@ WHERE name = 'anabranch.advance' AND status = 'ENQUEUED'
 """
 
 
-async def test_a_worker_deletes_all_wakes_done_an_hour_ago_or_lost_a_day_ago(
-    postgres: Server,
-) -> None:
+async def test_a_worker_deletes_wakes_done_an_hour_ago_or_lost_a_day_ago(postgres: Server) -> None:
     url, now = postgres.new_url(), time.time()
     engine = DBOSEngine(url)
     await engine.wake(Wake("waits", "0", "missing"))

@@ -283,9 +283,7 @@ async def test_a_session_has_no_more_open_branches_than_allowed_at_the_same_time
     await folding.create(**session)
 
 
-async def test_an_instance_has_no_more_open_branches_than_allowed_until_their_time_is_over() -> (
-    None
-):
+async def test_an_instance_has_at_most_the_allowed_open_branches_until_they_expire() -> None:
     folding = Folding(max_concurrent_per_instance=3)
     for _ in range(3):
         await folding.create(timeout_seconds=10)

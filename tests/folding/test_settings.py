@@ -25,9 +25,7 @@ def test_the_defaults_are_those_of_the_file() -> None:
     assert FoldingSettings.read("") == FoldingSettings.read("context_folding:") == FoldingSettings()
 
 
-def test_without_a_parser_of_yaml_json_is_read_and_yaml_is_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_json_is_read_and_yaml_is_not_without_its_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     assert FoldingSettings.read('{"context_folding": {"max_depth": 5}}').max_depth == 5
     assert FoldingSettings.from_environment({}) == FoldingSettings()

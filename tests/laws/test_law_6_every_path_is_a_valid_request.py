@@ -200,9 +200,7 @@ def _words(block: object) -> object:
 @many
 @given(thickets())
 @example(HARD[-1])
-def test_a_tool_use_is_answered_by_the_nearest_result_before_the_talk_goes_on(
-    grown: Thicket,
-) -> None:
+def test_a_tool_use_is_answered_by_the_nearest_result_before_any_words(grown: Thicket) -> None:
     """From an answer on, a call may have run again: the last answer that holds a result has it."""
     for path in paths(grown):
         expected = [

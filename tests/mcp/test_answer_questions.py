@@ -143,9 +143,7 @@ async def test_the_result_lists_the_questions_in_words_and_as_a_schema() -> None
 
 
 @pytest.mark.parametrize("store", STORES)
-async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason(
-    store: str | None,
-) -> None:
+async def test_an_unfitting_answer_is_asked_for_again_with_the_reason(store: str | None) -> None:
     async with connected(falling_back(store=store), MODERN) as client:
         first = await client.call_tool("plan", {"who": "Ida"})
         again = await answered(client, handle_in(first), given("plan/city.1", city="R" * 21))
@@ -273,10 +271,7 @@ async def test_with_a_store_the_latest_questions_are_listed_and_a_handle_is_shor
 
 
 async def test_an_answer_to_no_question_is_refused_by_name() -> None:
-    wrong = {
-        "unknown": [given("plan/elicit.9", city="Rome")],
-        "twice": [ROME, ROME],
-    }
+    wrong = {"unknown": [given("plan/elicit.9", city="Rome")], "twice": [ROME, ROME]}
     async with connected(falling_back(), MODERN) as client:
         handle = handle_in(await client.call_tool("plan", {"who": "Ida"}))
         for answers in wrong.values():

@@ -125,9 +125,7 @@ async def test_the_error_for_modern_clients_names_the_capabilities_to_declare(na
 
 
 @pytest.mark.parametrize("name", LACKING)
-async def test_handshake_clients_get_a_tool_error_that_names_the_missing_capability(
-    name: str,
-) -> None:
+async def test_handshake_clients_get_a_tool_error_with_the_missing_capability(name: str) -> None:
     asks, answers, _ = LACKING[name]
     async with connected(serving(asks), HANDSHAKE, answers) as client:
         result = await client.call_tool(asks.name)

@@ -98,9 +98,7 @@ async def first_reply(words: str, store: CallStore | None) -> dict[str, Any]:
         return await call_once(client, "book")
 
 
-async def test_answers_to_the_old_words_are_refused_with_the_reason(
-    store: CallStore | None,
-) -> None:
+async def test_answers_to_old_words_are_refused_with_the_reason(store: CallStore | None) -> None:
     first = await first_reply("Old", store)
     replies = [await request("New", store, first, FORM, PAGE, MODEL, SAME) for _ in range(2)]
     assert texts(replies[0]) == {
@@ -116,9 +114,7 @@ async def test_answers_to_the_old_words_are_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_step_of_a_saga_is_refused_and_asked_again(
-    era: str, store: CallStore | None
-) -> None:
+async def test_a_saga_step_is_refused_and_asked_again(era: str, store: CallStore | None) -> None:
     page = {"stepId": PAGE, "result": {"action": "accept"}}
     completed = [accepted(FORM, n=1), page, said(MODEL, "take it"), accepted(SAME, n=1)]
     async with connected(server("Old", store), era, ANSWERS) as old:

@@ -94,9 +94,7 @@ async def test_a_clients_own_error_reaches_the_caller(said: str, shown: str) -> 
 
 @pytest.mark.parametrize("transport", ["memory", "http"])
 @pytest.mark.parametrize("code", [-2, -32000, -32603])
-async def test_a_clients_error_is_the_steps_failure_and_can_be_caught(
-    transport: str, code: int
-) -> None:
+async def test_a_clients_error_fails_the_step_and_can_be_caught(transport: str, code: int) -> None:
     def broken(_: object) -> types.ErrorData:
         return types.ErrorData(code=code, message="no one at home")
 
@@ -218,9 +216,7 @@ async def test_a_model_may_answer_with_several_blocks_and_tools() -> None:
         ("2025-06-18", "accept"),
     ],
 )
-async def test_older_revisions_of_the_protocol_are_served_as_well(
-    revision: str, elicited: str
-) -> None:
+async def test_older_revisions_of_the_protocol_are_served(revision: str, elicited: str) -> None:
     def alter(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
         if isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
             params = {**(message.params or {}), "protocolVersion": revision}
@@ -323,9 +319,7 @@ async def test_a_cancelled_call_ends_its_body_and_pays_its_undos(transport: str)
 
 
 @pytest.mark.parametrize("transport", ["memory", "http"])
-async def test_a_client_that_disconnects_ends_the_body_and_its_undos_are_paid(
-    transport: str,
-) -> None:
+async def test_a_client_that_disconnects_ends_the_body_and_its_undos_run(transport: str) -> None:
     trip = Trip()
     with anyio.fail_after(PATIENCE):
         async with over(transport, serving(trip.tool())) as server, anyio.create_task_group() as tg:

@@ -73,9 +73,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_client_whose_timeout_begins_again_at_progress_waits_for_as_long_as_it_takes() -> (
-    None
-):
+async def test_a_client_whose_timeout_restarts_at_progress_waits_as_long_as_needed() -> None:
     clock = ManualClock()
     person = Thinking(clock)
     answers = Answers(person.elicit)

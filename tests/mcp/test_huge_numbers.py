@@ -81,9 +81,7 @@ async def test_an_infinite_number_of_a_saga_leaves_its_field_empty() -> None:
 
 
 @pytest.mark.parametrize("content", HUGE[:3], ids=range(3))
-async def test_a_saga_refuses_the_request_with_one_that_is_too_long(
-    content: dict[str, Any],
-) -> None:
+async def test_a_saga_refuses_a_request_with_one_that_is_too_long(content: dict[str, Any]) -> None:
     with pytest.raises(MCPError, match="it has a number that is too long"):
         await answered_saga(content)
 

@@ -31,9 +31,7 @@ OPTIONS = ServerOptions(limits=Limits(max_depth=2))
 
 
 @pytest.mark.parametrize("make", [created, installed, on_fastmcp, single_on_fastmcp])
-async def test_every_way_to_serve_takes_options_and_keywords_replace_their_fields(
-    make: Any,
-) -> None:
+async def test_every_way_to_serve_takes_options_whose_fields_keywords_replace(make: Any) -> None:
     for server, depth in (
         (make(deep, options=OPTIONS), 2),
         (make(deep, options=OPTIONS, limits=Limits(max_depth=1)), 1),

@@ -89,9 +89,7 @@ async def test_the_own_model_answers_samples_that_the_client_refuses() -> None:
     assert (len(model.asked), len(answers.prompted)) == (2, 2)
 
 
-async def test_a_refused_sample_that_is_to_fit_a_schema_is_asked_as_the_own_model_takes_it() -> (
-    None
-):
+async def test_a_refused_sample_with_a_schema_is_asked_as_the_own_model_takes_it() -> None:
     """The client lacks ``sampling.tools``; the server's model does not."""
     answers, model = Answers(sample=refuse, sampling_tools=False), OwnModel()
     server = serving(typed, sampler=model, sampler_mode="prefer-client")

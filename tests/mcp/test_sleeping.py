@@ -76,9 +76,7 @@ async def test_a_client_waits_for_a_call_that_sleeps(era: str, clock: Obliging) 
         assert text_of(await client.call_tool("nap")) == "slept 800 s"
 
 
-async def test_a_round_in_which_a_call_only_sleeps_has_a_state_and_no_requests(
-    clock: Obliging,
-) -> None:
+async def test_a_round_in_which_a_call_sleeps_has_a_state_and_no_requests(clock: Obliging) -> None:
     begun = clock.now()
     async with connected(sleeping(clock), MODERN) as client:
         reply = await call_once(client, "nap")
@@ -103,9 +101,7 @@ async def test_a_question_beside_a_sleep_is_asked_alone(clock: Obliging) -> None
         assert reply["structuredContent"] == {"result": "too late"}
 
 
-async def test_a_call_by_rounds_sleeps_within_a_request_of_the_handshake_era(
-    clock: Obliging,
-) -> None:
+async def test_a_call_by_rounds_sleeps_in_a_request_of_the_handshake_era(clock: Obliging) -> None:
     async with connected(sleeping(clock, ask="fallback"), HANDSHAKE) as client:
         assert text_of(await client.call_tool("nap")).startswith(
             "slept 8"

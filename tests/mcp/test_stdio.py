@@ -11,9 +11,7 @@ from tests.mcp.tools import ANSWERED, Report, traveller
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_tool_in_another_process_answers_several_calls_at_once(
-    mode: str, tmp_path: Path
-) -> None:
+async def test_a_tool_in_another_process_answers_calls_at_once(mode: str, tmp_path: Path) -> None:
     effects, answers, found = tmp_path / "effects", traveller(), list[Report]()
 
     async def travel(client: Client) -> None:

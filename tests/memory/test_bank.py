@@ -154,9 +154,7 @@ async def test_a_memory_that_is_too_large_does_not_keep_out_the_next(bank: Reaso
 
 
 @pytest.mark.parametrize("allowance", [0, 10, 100, 200, 300, 2000])
-async def test_injected_notes_stay_within_their_allowance(
-    bank: ReasoningBank, allowance: int
-) -> None:
+async def test_injected_notes_keep_to_their_allowance(bank: ReasoningBank, allowance: int) -> None:
     for number in range(8):
         await bank.record(a_draft(f"Test {number}. " * (number + 1)))
 
@@ -197,9 +195,7 @@ class Deadline:
         return [[1.0] for _ in texts]
 
 
-async def test_how_long_a_branch_waits_for_memories_is_the_settings_alone(
-    store: MemoryStore,
-) -> None:
+async def test_the_settings_decide_how_long_a_branch_awaits_memories(store: MemoryStore) -> None:
     """Without it, a setting above the bank's own time would have no effect."""
     embedder = Deadline()
     settings = FoldingSettings(memory_timeout_seconds=600)
@@ -293,9 +289,7 @@ async def test_of_a_long_transcript_the_end_is_stored_and_no_part_of_a_secret(
     assert "aB3" not in queued.branch.transcript
 
 
-async def test_a_branch_that_cannot_be_searched_for_secrets_is_not_queued(
-    store: MemoryStore,
-) -> None:
+async def test_a_branch_is_not_queued_if_no_secrets_can_be_searched_for(store: MemoryStore) -> None:
     bank = ReasoningBank(store, scrubber=Scrubber(failing))
 
     assert not await bank.queue(FinishedBranch(branch_id="br_1", description="d"))

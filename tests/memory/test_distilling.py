@@ -85,9 +85,7 @@ async def test_a_success_is_judged_and_distilled(bank: ReasoningBank, store: Mem
 
 
 @pytest.mark.parametrize("status", ["failed", "timeout"])
-async def test_a_failure_needs_no_judge(
-    bank: ReasoningBank, store: MemoryStore, status: str
-) -> None:
+async def test_failures_need_no_judge(bank: ReasoningBank, store: MemoryStore, status: str) -> None:
     await bank.queue(a_branch(status=status))
     model = Model(json.dumps([an_item("Look at the lexer first.")]))
 

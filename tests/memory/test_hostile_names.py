@@ -53,9 +53,7 @@ def test_no_two_principals_are_one_person(principals: list[str]) -> None:
 
 
 @pytest.mark.parametrize("principal", ["a ", "auth0|" + "x" * 500])
-def test_a_principal_that_is_named_like_the_digest_of_another_is_not_the_other(
-    principal: str,
-) -> None:
+def test_a_principal_named_like_the_digest_of_another_is_not_the_other(principal: str) -> None:
     digest = Scopes().of(principal).user
     assert digest.startswith("sha256:")
     assert Scopes().of(digest).user != digest

@@ -57,9 +57,7 @@ def test_texts_about_other_subjects_differ(one: str, other: str) -> None:
     assert not is_near(stems_of(one), stems_of(other))
 
 
-async def test_of_a_fact_that_has_changed_the_newer_is_injected_with_its_day(
-    bank: ReasoningBank,
-) -> None:
+async def test_the_newer_version_of_a_fact_is_injected_with_its_day(bank: ReasoningBank) -> None:
     await record(bank, 10, "Staging", "Staging is at blue.example.com.")
     new = await record(bank, 20, "Staging", "Staging is at green.example.com.")
     await record(bank, 15, "Staging", "Staging is at red.example.com.")

@@ -61,9 +61,7 @@ def test_a_voicing_mark_is_no_accent() -> None:
 
 @examples(500, gate=50)
 @given(texts, texts, texts)
-def test_a_phrase_of_a_note_has_no_term_that_the_note_lacks(
-    before: str, phrase: str, after: str
-) -> None:
+def test_a_phrase_has_no_term_that_its_note_lacks(before: str, phrase: str, after: str) -> None:
     note = f"{before} {phrase} {after}"
 
     assert set(words_of(phrase)) <= set(indexed(note).split())

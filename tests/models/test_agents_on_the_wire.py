@@ -101,9 +101,7 @@ def beside(body: Mapping[str, Any]) -> str:
 
 
 @everywhere
-async def test_a_fork_sends_the_earlier_bytes_again_and_no_others(
-    provider: Provider, model: str
-) -> None:
+async def test_a_fork_sends_exactly_the_earlier_bytes_again(provider: Provider, model: str) -> None:
     """A provider's cache holds for the longest beginning that it has seen."""
     fork = Call("c1", "branch_self", {"prompts": ["Think of rain.", "Think of wind."]})
     provider.will(Say("Hi."), Say("Let me think.", (fork,)), *[Say("Well.")] * 3)

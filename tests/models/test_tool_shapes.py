@@ -78,9 +78,7 @@ async def test_a_request_is_taken_whatever_the_schemas_of_its_tools(
 
 
 @everywhere
-async def test_parameters_are_renamed_on_the_way_there_and_back(
-    provider: Provider, model: str
-) -> None:
+async def test_parameters_are_renamed_there_and_back(provider: Provider, model: str) -> None:
     own: dict[str, Any] = {"filter[status]": "open", "$top": 3, LONG: "a"}
     tool = ToolSpec(name="list", input_schema=SCHEMAS["names"])
     used = ToolUseBlock(id="u1", name="list", input=own)

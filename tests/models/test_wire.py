@@ -113,9 +113,7 @@ TUNED = SampleRequest(
 
 
 @everywhere
-async def test_the_parameters_of_a_request_are_the_providers(
-    provider: Provider, model: str
-) -> None:
+async def test_a_requests_parameters_are_the_providers(provider: Provider, model: str) -> None:
     provider.will(Say("one two"))
     await open_model(model).sample(TUNED)
     sent = provider.bodies[0]
@@ -150,9 +148,7 @@ async def test_tokens_read_from_the_cache_are_reported_and_part_of_the_input(
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (11, 5, 4)
 
 
-async def test_tokens_written_to_the_cache_are_reported_where_they_are_charged(
-    provider: Provider,
-) -> None:
+async def test_tokens_written_to_the_cache_are_reported_where_charged(provider: Provider) -> None:
     provider.will(Say("hi", cached=(4, 3)))
     usage = (await open_model(ANTHROPIC).sample(REQUEST)).usage
     assert usage is not None
@@ -185,9 +181,7 @@ async def test_nothing_is_cached_unasked_and_no_question_by_itself(
 
 
 @pytest.mark.parametrize("model", [OPENAI, OLLAMA])
-async def test_providers_that_cache_unasked_are_sent_the_same(
-    provider: Provider, model: str
-) -> None:
+async def test_providers_that_cache_unasked_get_the_same(provider: Provider, model: str) -> None:
     provider.will(Say("a"), Say("b"))
     for cache in (False, True):
         await open_model(model, cache=cache).sample(REQUEST)

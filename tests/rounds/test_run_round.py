@@ -114,9 +114,7 @@ async def begin(shared: RoundsKeywords, **given: Any) -> Asked:
     return ended
 
 
-async def test_questions_of_one_round_come_together_and_their_answers_may(
-    shared: RoundsKeywords,
-) -> None:
+async def test_questions_of_one_round_come_together_as_answers_may(shared: RoundsKeywords) -> None:
     asked = await begin(shared)
     assert [(each.kind, each.message) for each in asked.questions] == [
         ("form", "Who?"),
@@ -394,9 +392,7 @@ async def test_an_asked_client_may_fail(shared: RoundsKeywords) -> None:
     assert ended == Returned("no model today")
 
 
-async def test_a_tool_with_a_question_that_cannot_be_asked_is_refused(
-    shared: RoundsKeywords,
-) -> None:
+async def test_a_tool_is_refused_if_its_question_cannot_be_asked(shared: RoundsKeywords) -> None:
     shared["capabilities"] = Capabilities(sampling=False)
     with pytest.raises(CapabilityError, match="sampling"):
         await run_round(tip, **shared)

@@ -100,9 +100,7 @@ async def test_a_token_that_is_not_as_it_was_sealed_is_refused_before_anything_r
     assert ran == []
 
 
-async def test_a_token_is_good_for_its_time_and_no_second_longer(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_token_is_good_for_its_time_and_no_longer(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     async with joined(server_of(ttl=30, clock=clock)) as client:
         token = await begun(client)
@@ -139,9 +137,7 @@ async def test_keys_rotate_while_steps_are_open(caplog: pytest.LogCaptureFixture
         assert text_in(await resume_saga(client, token, ONE, TWO)) == "it: 3"
 
 
-async def test_a_tool_that_is_gone_is_not_replaced_by_another(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_no_other_tool_replaces_one_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
     async with joined(server_of(asking("ask"))) as client:
         token = await begun(client)
     async with joined(server_of(asking("other"))) as client:

@@ -192,9 +192,7 @@ async def test_work_that_is_cancelled_before_it_begins_is_not_done(tmp_path: Pat
 
 
 @pytest.mark.parametrize("how", ["task", "scope"])
-async def test_a_cancelled_caller_waits_for_work_that_has_begun(
-    how: str, database: Database
-) -> None:
+async def test_a_cancelled_caller_waits_for_work_once_begun(how: str, database: Database) -> None:
     """So that nothing is written for a caller that has gone on to something else."""
     gate = Gate()
     order: list[str] = []

@@ -74,9 +74,7 @@ async def done_meanwhile(
         return await operating, await store.answers("call_1")
 
 
-async def test_a_round_is_opened_after_the_end_of_a_call_that_holds_the_row(
-    postgres: Server,
-) -> None:
+async def test_a_round_opens_after_the_end_of_a_call_that_holds_the_row(postgres: Server) -> None:
     found, _ = await done_meanwhile(
         postgres, lambda store: store.open_round("call_1", 0, "a", 0.0, 10.0)
     )
@@ -84,9 +82,7 @@ async def test_a_round_is_opened_after_the_end_of_a_call_that_holds_the_row(
     assert (found.call.state, found.is_leased) == (CallState.DONE, False)
 
 
-async def test_an_answer_is_refused_after_the_end_of_a_call_that_holds_the_row(
-    postgres: Server,
-) -> None:
+async def test_an_answer_is_refused_after_the_end_of_a_call_with_the_row(postgres: Server) -> None:
     found, inbox = await done_meanwhile(
         postgres, lambda store: store.answer("call_1", {"step": "1"}, by="page")
     )

@@ -212,9 +212,7 @@ async def test_a_user_without_rights_is_named_as_the_reason(postgres: Any) -> No
             await store.find("call_1")
 
 
-async def test_a_new_file_is_for_its_owner_alone_and_may_lie_in_a_new_folder(
-    tmp_path: Path,
-) -> None:
+async def test_a_new_file_is_for_its_owner_alone_and_may_have_a_new_folder(tmp_path: Path) -> None:
     file = tmp_path / "new" / "folder" / "calls.db"
 
     async with opened(lambda: open_store(f"sqlite:///{file}")) as store:

@@ -370,9 +370,7 @@ async def test_a_store_closes_while_its_server_is_away(
     await store.close()
 
 
-async def test_a_store_that_is_closed_is_not_entered(
-    open_shared: OpenCallStore, tmp_path: Path
-) -> None:
+async def test_no_one_enters_a_closed_store(open_shared: OpenCallStore, tmp_path: Path) -> None:
     store = open_shared()
     await store.processes.enter()
     await store.close()

@@ -87,9 +87,7 @@ def event(name: str, owner: str | None) -> NewEvents:
     return NewEvents("t", [name.encode()] if name else [], owner=owner)
 
 
-async def test_a_store_adds_nodes_with_their_events_for_the_owner_of_the_turn_alone(
-    url: str,
-) -> None:
+async def test_a_store_adds_nodes_with_events_for_the_owner_of_the_turn_alone(url: str) -> None:
     """A suspended worker wakes up late, and would replace the results of the next one."""
     trees = open_tree_store(url)
     events = open_run_events(trees)
@@ -147,9 +145,7 @@ async def test_a_reader_that_returns_after_a_crash_misses_its_lost_events(url: s
 
 
 @pytest.mark.parametrize("read", [1, 3])
-async def test_a_reader_that_reads_through_a_crash_learns_of_missed_events(
-    url: str, read: int
-) -> None:
+async def test_a_reader_learns_of_events_missed_through_a_crash(url: str, read: int) -> None:
     """The store has lost events that are in memory here; by and by, it has as many again."""
     async with opened(lambda: Events(Database(read_url(url)))) as store:
         await store.append("r", [b"1", b"2", b"3"], at=1.0)

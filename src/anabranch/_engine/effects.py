@@ -110,7 +110,7 @@ class Effects:
                     entry, cause = await self._perform(step_id, asked, effect, key)
             except UnrecordedError as unrecorded:
                 # Without an entry, no later undo would find this effect:
-                # test_an_effect_is_undone_when_its_value_does_not_survive_the_record.
+                # test_an_effect_is_undone_when_its_value_cannot_survive_the_record.
                 await self._compensations.undo_now(step_id, effect, unrecorded.value)
                 # A body that catches the error would continue without a record:
                 # test_a_value_that_cannot_be_recorded_ends_the_call_even_if_it_is_caught.

@@ -89,9 +89,7 @@ def test_questions_made_at_once_are_open_at_once_and_effects_happen_once(
     assert [log["data"] for log in events(lines, "log")] == ["Ida sets out"]
 
 
-def test_a_tool_that_fails_is_undone_and_its_words_arrive(
-    url: str, era: str, tmp_path: Path
-) -> None:
+def test_a_failing_tool_is_undone_and_its_words_arrive(url: str, era: str, tmp_path: Path) -> None:
     effects = tmp_path / "effects"
     lines = play(
         {

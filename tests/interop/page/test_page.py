@@ -29,9 +29,7 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
         yield Chat(folder, address)
 
 
-async def test_a_question_has_a_form_and_its_answer_reaches_the_tool(
-    browser: Browser, chat: Chat
-) -> None:
+async def test_a_question_has_a_form_and_its_tool_an_answer(browser: Browser, chat: Chat) -> None:
     async with tab(browser, chat.address) as opened:
         await opened.say("book")
         form = opened.question(SEATS)

@@ -27,9 +27,7 @@ async def give(page: Page, kind: str, name: str) -> None:
     await page.evaluate(GIVE, [kind, name, base64.b64encode(picture()).decode()])
 
 
-async def test_files_are_attached_shown_sent_and_shown_again_after_a_reload(
-    browser: Browser,
-) -> None:
+async def test_files_are_attached_shown_sent_and_shown_after_a_reload(browser: Browser) -> None:
     model = MockModel(lambda request: f"{len(request.messages[-1].content)} blocks.")
     app = make_chat_app(MemoryTrees(), model)
     async with serving(app) as address, tab(browser, address) as opened:

@@ -82,9 +82,7 @@ def application(*replies: Any, tools: Any = (book, survey, draw, wait)) -> Any:
 # -- how turns end ---------------------------------------------------------------------------
 
 
-async def test_the_first_message_without_a_model_shows_why_there_is_no_reply(
-    browser: Browser,
-) -> None:
+async def test_the_first_message_shows_why_no_model_replies(browser: Browser) -> None:
     app = without_model(draw)
     async with serving(app) as address, tab(browser, address) as opened:
         await opened.say("hello")
@@ -110,9 +108,7 @@ async def test_a_turn_that_failed_is_tried_again(browser: Browser) -> None:
         await expect(opened.messages.get_by_text("overloaded")).to_have_count(0)
 
 
-async def test_escape_closes_a_dialog_first_then_stops_and_a_stop_is_no_failure(
-    browser: Browser,
-) -> None:
+async def test_escape_closes_a_dialog_then_stops_and_a_stop_is_no_failure(browser: Browser) -> None:
     async with serving(application()) as address, tab(browser, address) as opened:
         page = opened.page
         await opened.say("/wait")
@@ -167,9 +163,7 @@ async def test_the_value_of_a_tool_called_by_the_user_is_the_answer(browser: Bro
             await opened.page.reload()
 
 
-async def test_questions_stand_beside_their_answers_and_the_result_after_them(
-    browser: Browser,
-) -> None:
+async def test_questions_stand_beside_answers_and_the_result_after_them(browser: Browser) -> None:
     async with serving(application()) as address, tab(browser, address) as opened:
         await opened.say("/book")
         inner = opened.page.get_by_label("Branches").get_by_role("listitem")
@@ -280,9 +274,7 @@ async def test_no_key_that_was_meant_for_something_else_accepts(browser: Browser
         )
 
 
-async def test_an_answer_that_was_not_sent_says_so_and_is_sent_again_by_itself(
-    browser: Browser,
-) -> None:
+async def test_an_unsent_answer_says_so_and_is_sent_again_by_itself(browser: Browser) -> None:
     async with serving(application()) as address:
         page = await browser.new_page()
         opened = Tab(page)

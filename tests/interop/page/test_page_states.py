@@ -257,9 +257,7 @@ UNTOUCHED: dict[str, Any] = {
 }
 
 
-async def test_fields_left_untouched_are_left_out_and_choices_keep_their_type(
-    browser: Browser,
-) -> None:
+async def test_untouched_fields_are_left_out_and_choices_keep_their_type(browser: Browser) -> None:
     schema = {"type": "object", "properties": UNTOUCHED, "required": ["must"]}
     answers: list[dict[str, Any]] = []
 

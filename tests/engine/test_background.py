@@ -173,7 +173,7 @@ async def test_a_round_that_ends_beside_the_background_says_where_at_debug(
             return await ask("a")
 
     await brackets(body)
-    assert f"{__file__}:{every.__code__.co_firstlineno + 3}" in caplog.text
+    assert f"{__file__}:{every.__code__.co_firstlineno + 2}" in caplog.text
 
 
 async def test_a_task_in_the_background_that_soon_asks_travels_with_the_others(

@@ -16,7 +16,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 from pydantic_core import to_jsonable_python
 
 from anabranch import (
@@ -77,6 +77,10 @@ class Sheet(BaseModel):
     rows: Iterable[int]
 
 
+class Names(RootModel[list[str]]):
+    pass
+
+
 class Point(NamedTuple):
     x: int
     y: int
@@ -114,6 +118,7 @@ NAMES: dict[str, Any] = {
     "Payment": Payment,
     "Iterable": Iterable,
     "Place": Place,
+    "Names": Names,
     "Point": Point,
     "Sheet": Sheet,
     "date": date,

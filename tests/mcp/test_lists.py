@@ -11,7 +11,7 @@ from mcp.types import ImageContent
 
 from anabranch import BranchContext, tool
 from anabranch.mcp import SagaClient, as_fastmcp_tool, create_server
-from anabranch.mcp._unfinished import list_as_one
+from anabranch.mcp._result_values import list_as_one
 from anabranch.testing import MockClient
 from tests.mcp.harness import ERAS, HANDSHAKE
 

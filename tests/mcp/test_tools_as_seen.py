@@ -6,14 +6,17 @@ Source: contract, "The author's API"; docs/limits-and-errors.md, "Errors".
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator
 from enum import Enum
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, NoReturn, TypedDict
 
 import anyio
 import mcp_types as types
 import pytest
+from fastmcp.utilities.types import Image as FastImage
 from mcp import MCPError
-from pydantic import BaseModel, Field
+from mcp.server.mcpserver import Image as SdkImage
+from pydantic import BaseModel, Field, HttpUrl, RootModel
 
 from anabranch import (
     BranchContext,
@@ -28,7 +31,7 @@ from anabranch import (
 from anabranch.tool import Tool
 from tests.masking import id_in, with_any_id
 from tests.mcp.asking import Ok
-from tests.mcp.harness import ERAS, Answers, accept, connected, over, serving, text_of
+from tests.mcp.harness import ERAS, MODERN, Answers, accept, connected, over, serving, text_of
 from tests.mcp.hosts import created, on_fastmcp
 from tests.patience import PATIENCE
 
@@ -47,6 +50,20 @@ class Hand(BaseModel):
 class Place(TypedDict):
     name: str
     height: int
+
+
+class Names(RootModel[list[str]]):
+    pass
+
+
+class Sized(Enum):
+    """An enum whose members have attributes, and the class annotations of them."""
+
+    label: str
+    SMALL = "small"
+
+    def __init__(self, value: str) -> None:
+        self.label = value.title()
 
 
 @tool
@@ -108,6 +125,9 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "a dict": (dict[str, int], {"a": 1}, {"a": 1}),
     "nothing": (None, None, {"result": None}),
     "an optional": (int | None, None, {"result": None}),
+    "a model of a list": (Names, Names(["Ada"]), {"result": ["Ada"]}),
+    "an address": (HttpUrl, HttpUrl("https://a.b/c"), {"result": "https://a.b/c"}),
+    "an enum with attributes": (Sized, Sized.SMALL, {"result": "small"}),
 }
 
 
@@ -119,9 +139,49 @@ async def test_values_cross_by_their_annotation_in_whatever_round_they_are_retur
     annotation, value, expected = VALUES[what]
     answers = Answers(lambda _: accept(ok=True))
     async with connected(serving(returning(annotation, value)), era, answers) as client:
+        (listed,) = (await client.list_tools()).tools
         result = await client.call_tool("give")
     assert not result.is_error
     assert result.structured_content == expected
+    assert listed.output_schema is not None
+    assert listed.output_schema["type"] == "object"
+
+
+UNREADABLE = NoReturn, list[asyncio.Event], AsyncIterator[int]
+
+
+@pytest.mark.parametrize("host", [created, on_fastmcp])
+@pytest.mark.parametrize("annotation", UNREADABLE, ids=str)
+async def test_a_tool_is_served_when_its_annotation_has_no_schema(
+    annotation: Any, host: Any
+) -> None:
+    answers = Answers(lambda _: accept(ok=True))
+    async with connected(host(returning(annotation, None)), MODERN, answers) as client:
+        (listed,) = (await client.list_tools()).tools
+        result = await client.call_tool("give")
+    assert listed.output_schema is None
+    assert not result.is_error
+
+
+PNG = b"\x89PNG\r\n\x1a\n"
+PICTURES = FastImage(data=PNG, format="png"), SdkImage(data=PNG, format="png")
+
+
+@pytest.mark.parametrize("host", [created, on_fastmcp])
+@pytest.mark.parametrize("picture", PICTURES, ids=["of FastMCP", "of the SDK"])
+@pytest.mark.parametrize("annotated", [True, False])
+async def test_a_picture_is_a_picture_on_every_host(
+    picture: Any, host: Any, annotated: bool
+) -> None:
+    kind: Any = type(picture)
+    many = returning(list[kind] if annotated else Any, [picture, picture])
+    one = returning(kind if annotated else Any, picture)
+    answers = Answers(lambda _: accept(ok=True))
+    for made, number in ((one, 1), (many, 2)):
+        async with connected(host(made), MODERN, answers) as client:
+            result = await client.call_tool("give")
+        assert [block.type for block in result.content] == ["image"] * number
+        assert not result.is_error
 
 
 @pytest.mark.parametrize("era", ERAS)

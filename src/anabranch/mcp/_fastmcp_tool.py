@@ -40,12 +40,13 @@ from anabranch.mcp._installation import Installation
 from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest, at_least
+from anabranch.mcp._result_values import function_returning, with_files
 from anabranch.mcp._saga_shapes import IDENTIFIER
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 from anabranch.mcp._sdk_tool import Described, Serve
 from anabranch.mcp._service import Service
 from anabranch.mcp._serving import serve
-from anabranch.mcp._unfinished import Unfinished, function_returning, with_unfinished
+from anabranch.mcp._unfinished import Unfinished, with_unfinished
 from anabranch.messages import LogLevel
 from anabranch.tool import Tool
 
@@ -151,10 +152,10 @@ class FastMcpTool(BaseTool):
             if isinstance(value, Unfinished):
                 return ToolResult(content=value.text, structured_content=value.structured)
             with checked_results():
-                return self.convert_result(value)
+                return self.convert_result(with_files(value))
 
     def _converted(self, value: object) -> types.CallToolResult:
-        result = self.convert_result(value)
+        result = self.convert_result(with_files(value))
         return types.CallToolResult(
             content=result.content, structured_content=result.structured_content
         )

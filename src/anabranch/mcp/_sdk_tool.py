@@ -35,11 +35,17 @@ from anabranch.mcp._error_mapping import (
 )
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
+from anabranch.mcp._result_values import (
+    function_returning,
+    list_as_one,
+    with_files,
+    wrapped_for_sdk,
+)
 from anabranch.mcp._saga_shapes import IDENTIFIER
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 from anabranch.mcp._service import Service
 from anabranch.mcp._serving import serve
-from anabranch.mcp._unfinished import Unfinished, function_returning, list_as_one, with_unfinished
+from anabranch.mcp._unfinished import Unfinished, with_unfinished
 from anabranch.tool import Tool, ToolAnnotations
 
 Serve: TypeAlias = Callable[[Mapping[str, Any], McpRequest], Awaitable[object]]
@@ -80,7 +86,7 @@ class SdkTool(BaseTool):
         if (reason := find_invalid_x_mcp_header(described.input_schema)) is not None:
             raise InvalidSignature(f"Tool {described.name!r} has an invalid x-mcp-header: {reason}")
         returning = BaseTool.from_function(
-            function_returning(described.returns), name=described.name
+            function_returning(wrapped_for_sdk(described.returns)), name=described.name
         )
         made = cls(
             fn=returning.fn,  # never called
@@ -161,7 +167,7 @@ class SdkTool(BaseTool):
 
     def _converted(self, value: object) -> CallToolResult | InputRequiredResult:
         result: CallToolResult | InputRequiredResult = self.fn_metadata.convert_result(
-            list_as_one(value)
+            list_as_one(with_files(value))
         )
         return result
 

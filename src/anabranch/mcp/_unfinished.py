@@ -10,64 +10,18 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types as types
 from pydantic import JsonValue
 
 from anabranch._schemas import Form
 from anabranch.errors import ToolError
-from anabranch.tool import FILE_METHODS
 
 if TYPE_CHECKING:
     from anabranch.mcp._service import OpenCall
-
-DEEPEST: Final = 64
-
-
-def function_returning(annotation: object) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return a function with the return ``annotation``, from which SDKs make an output schema.
-
-    ``inspect.Signature.empty`` stands for no annotation. The function is never called.
-    """
-
-    async def returning() -> None: ...
-
-    # Type hints replace the annotation None by its type, which FastMCP does not recognise.
-    named = {} if annotation is inspect.Signature.empty else {"return": annotation}
-    returning.__annotations__ = {"return": None} if annotation is NoneType else named
-    return returning
-
-
-def list_as_one(value: object) -> object:
-    """Return ``value``; a list of data becomes a sequence of which the SDK makes a single JSON text.
-
-    The SDK makes a content block for each value in a list, and in nested lists. A client without
-    the output schema could not read the list back, and a million blocks take half a minute.
-    """
-    level: list[Any] = [value]
-    for _ in range(DEEPEST):
-        if any(map(_is_file, {*map(type, level)})):
-            return value
-        lists: list[Iterable[Any]] = [each for each in level if isinstance(each, list | tuple)]
-        level = [*chain.from_iterable(lists)]
-        if not level:
-            is_list = isinstance(value, list | tuple)
-            return deque(cast("Iterable[object]", value)) if is_list else value
-    return value
-
-
-def _is_file(kind: type[object]) -> bool:
-    """Return whether values of ``kind`` are content blocks, or are converted to content blocks."""
-    return issubclass(kind, get_args(types.ContentBlock)) or any(
-        hasattr(kind, name) for name in FILE_METHODS
-    )
-
 
 CONTINUE_CALL: Final = "continue_call"
 ANSWER_QUESTIONS: Final = "answer_questions"

@@ -1,0 +1,132 @@
+"""Brings return values and annotations of tools into shapes that each host reads alike.
+
+The hosts are the SDK and FastMCP. A host makes the output schema of a tool from the annotation, and
+the result from the value.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import chain
+from types import NoneType
+from typing import Any, Final, NewType, cast, get_args, get_type_hints, is_typeddict
+
+import mcp_types as types
+from pydantic import BaseModel, PydanticUserError, TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError
+
+from anabranch.tool import FILE_METHODS
+
+DEEPEST: Final = 64
+
+
+def function_returning(annotation: object) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Return a function with the return ``annotation``, from which hosts make an output schema.
+
+    ``inspect.Signature.empty`` stands for no annotation, and so does an annotation without a schema.
+    The function is never called.
+    """
+
+    async def returning() -> None: ...
+
+    # Type hints replace the annotation None by its type, which FastMCP does not recognise.
+    named = {"return": annotation} if _has_schema(annotation) else {}
+    returning.__annotations__ = {"return": None} if annotation is NoneType else named
+    return returning
+
+
+def _has_schema(annotation: object) -> bool:
+    """Return whether a schema describes values of ``annotation``: no file, and nothing but data."""
+    if annotation is inspect.Signature.empty or _has_helper(annotation):
+        return False
+    try:
+        TypeAdapter(cast("Any", annotation))
+    except PydanticSchemaGenerationError:
+        return False
+    except PydanticUserError:  # the SDK rebuilds such types, as the TypedDict of Python 3.11
+        pass
+    return True
+
+
+def _has_helper(annotation: object) -> bool:
+    inside = get_args(annotation)
+    return _is_helper(cast("Any", annotation)) or any(map(_has_helper, inside))
+
+
+def wrapped_for_sdk(annotation: Any) -> Any:  # noqa: ANN401 - any annotation
+    """Return ``annotation``, renamed if its values are no objects and the SDK would take them for such.
+
+    The SDK takes the values of each model and of each annotated class for objects. Clients up to
+    2025-11-25 refuse the whole list of tools if the schema of one is none of an object.
+    """
+    if not inspect.isclass(annotation) or is_typeddict(annotation):
+        return annotation
+    kind: type[Any] = annotation
+    if not (issubclass(kind, BaseModel) or get_type_hints(kind)):
+        return kind
+    try:
+        schema = TypeAdapter(kind).json_schema(mode="serialization")
+    except PydanticUserError:
+        return kind
+    root = schema.get("$ref", "").removeprefix("#/$defs/")
+    if schema.get("$defs", {}).get(root, schema).get("type") == "object":
+        return kind
+    return cast("Any", NewType)(kind.__name__, kind)
+
+
+def with_files(value: object) -> object:
+    """Return ``value`` with a content block in place of each helper for files.
+
+    The SDK and FastMCP have helpers of the same names, and each knows only its own.
+    """
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        if any(map(_is_helper, {*map(type, level)})):
+            return _converted(value)
+        level = _inner(level)
+        if not level:
+            return value
+    return value
+
+
+def _converted(value: object) -> object:
+    for name in FILE_METHODS:
+        if callable(convert := getattr(value, name, None)):
+            return convert()
+    if isinstance(value, list | tuple):
+        return [_converted(each) for each in cast("Iterable[object]", value)]
+    return value
+
+
+def list_as_one(value: object) -> object:
+    """Return ``value``; a list of data becomes a sequence of which the SDK makes a single JSON text.
+
+    The SDK makes a content block for each value in a list, and in nested lists. A client without
+    the output schema could not read the list back, and a million blocks take half a minute.
+    """
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        if any(map(_is_file, {*map(type, level)})):
+            return value
+        level = _inner(level)
+        if not level:
+            is_list = isinstance(value, list | tuple)
+            return deque(cast("Iterable[object]", value)) if is_list else value
+    return value
+
+
+def _inner(level: list[Any]) -> list[Any]:
+    """Return the values in the lists of ``level``."""
+    lists: list[Iterable[Any]] = [each for each in level if isinstance(each, list | tuple)]
+    return [*chain.from_iterable(lists)]
+
+
+def _is_file(kind: type[object]) -> bool:
+    """Return whether values of ``kind`` are content blocks, or are converted to content blocks."""
+    return issubclass(kind, get_args(types.ContentBlock)) or _is_helper(kind)
+
+
+def _is_helper(kind: type[object]) -> bool:
+    return any(hasattr(kind, name) for name in FILE_METHODS)

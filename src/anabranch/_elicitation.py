@@ -87,6 +87,16 @@ class Elicitation(Generic[M]):
         return f"Elicitation({self.key!r}, {self.model.__name__})"
 
 
+_AnyField: TypeAlias = (
+    core_schema.ModelField | core_schema.DataclassField | core_schema.TypedDictField
+)
+
+
+def _takes_null(schema: Any) -> bool:  # noqa: ANN401 - a schema of pydantic's
+    """Return whether the field with this ``schema`` takes null, under validators or none."""
+    return schema["type"] == "nullable" or ("schema" in schema and _takes_null(schema["schema"]))
+
+
 class _FormSchema(GenerateJsonSchema):
     """The JSON Schema of MCP forms.
 
@@ -110,6 +120,9 @@ class _FormSchema(GenerateJsonSchema):
             names = [member.name.replace("_", " ") for member in schema["members"]]
             rendered["enumNames"] = [name.capitalize() for name in names]
         return rendered
+
+    def field_is_required(self, field: _AnyField, total: bool) -> bool:  # noqa: FBT001 - overrides
+        return super().field_is_required(field, total) and not _takes_null(field["schema"])
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])

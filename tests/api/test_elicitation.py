@@ -142,6 +142,8 @@ def test_an_optional_field_is_one_that_is_not_required() -> None:
     class Form(BaseModel):
         must: str
         may: int | None = None
+        may_as_well: str | None
+        may_in_time: Annotated[date | None, Field(description="When")]
         preset: str = "x"
 
     assert form_schema(Form) == {
@@ -149,6 +151,8 @@ def test_an_optional_field_is_one_that_is_not_required() -> None:
         "properties": {
             "must": {"type": "string"},
             "may": {"type": "integer"},
+            "may_as_well": {"type": "string"},
+            "may_in_time": {"type": "string", "format": "date", "description": "When"},
             "preset": {"type": "string", "default": "x"},
         },
         "required": ["must"],

@@ -183,12 +183,24 @@ def _filled_in(model: type[BaseModel], given: object) -> BaseModel:
             raise
         content = cast("dict[str, Any]", given)
         meant, _ = as_meant(content, problem.errors(include_url=False))
-        if meant == content:
-            raise
         try:
             return model.model_validate(meant)
+        except ValidationError as second:
+            nulls = _unanswered(model, second)
+            if not nulls:
+                raise problem from None
+        try:
+            return model.model_validate({**meant, **nulls})
         except ValidationError:
             raise problem from None
+
+
+def _unanswered(model: type[BaseModel], problem: ValidationError) -> dict[int | str, None]:
+    """Return a null for each missing field that the form does not require: the field takes null."""
+    required = form_schema(model).get("required", ())
+    errors = problem.errors(include_url=False, include_input=False)
+    missing = [each["loc"] for each in errors if each["type"] == "missing"]
+    return {name: None for name, *inner in missing if name not in required and not inner}
 
 
 @lru_cache(maxsize=512)

@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal, NoReturn, TypedDict
 
@@ -145,6 +146,25 @@ async def test_values_cross_by_their_annotation_in_whatever_round_they_are_retur
     assert result.structured_content == expected
     assert listed.output_schema is not None
     assert listed.output_schema["type"] == "object"
+
+
+CONVERTED: dict[str, tuple[Any, Any, Any]] = {
+    "a number in a text": (int, "3", {"result": 3}),
+    "a flag as a number": (bool, 1, {"result": True}),
+    "a row of a database": (Hand, {"cards": ["1"], "note": None}, {"cards": [1]}),
+    "an optional date": (date | None, "2026-11-29", {"result": "2026-11-29"}),
+}
+
+
+@pytest.mark.parametrize("host", [created, on_fastmcp])
+@pytest.mark.parametrize("what", CONVERTED)
+async def test_a_value_is_converted_to_its_annotation_on_every_host(what: str, host: Any) -> None:
+    annotation, value, expected = CONVERTED[what]
+    answers = Answers(lambda _: accept(ok=True))
+    async with connected(host(returning(annotation, value)), MODERN, answers) as client:
+        result = await client.call_tool("give")
+    assert result.structured_content is not None
+    assert expected.items() <= result.structured_content.items()
 
 
 UNREADABLE = NoReturn, list[asyncio.Event], AsyncIterator[int]

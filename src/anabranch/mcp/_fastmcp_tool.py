@@ -40,7 +40,7 @@ from anabranch.mcp._installation import Installation
 from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest, at_least
-from anabranch.mcp._result_values import function_returning, with_files
+from anabranch.mcp._result_values import converter_to, function_returning, with_files
 from anabranch.mcp._saga_shapes import IDENTIFIER
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 from anabranch.mcp._sdk_tool import Described, Serve
@@ -90,6 +90,7 @@ class FastMcpTool(BaseTool):
     _described: Described = PrivateAttr()
     _serve: Serve = PrivateAttr()
     _offered: Offered | None = PrivateAttr(None)
+    _convert: Callable[[object], object] = PrivateAttr()
 
     @classmethod
     def of(cls, described: Described, serves: Serve, meta: dict[str, Any] | None = None) -> Self:
@@ -108,6 +109,7 @@ class FastMcpTool(BaseTool):
             meta=meta,
         )
         made._described, made._serve = described, serves
+        made._convert = converter_to(described.returns)
         return made
 
     @classmethod
@@ -152,10 +154,13 @@ class FastMcpTool(BaseTool):
             if isinstance(value, Unfinished):
                 return ToolResult(content=value.text, structured_content=value.structured)
             with checked_results():
-                return self.convert_result(with_files(value))
+                return self._result(value)
+
+    def _result(self, value: object) -> ToolResult:
+        return self.convert_result(self._convert(with_files(value)))
 
     def _converted(self, value: object) -> types.CallToolResult:
-        result = self.convert_result(with_files(value))
+        result = self._result(value)
         return types.CallToolResult(
             content=result.content, structured_content=result.structured_content
         )

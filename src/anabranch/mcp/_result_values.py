@@ -14,9 +14,10 @@ from types import NoneType
 from typing import Any, Final, NewType, cast, get_args, get_type_hints, is_typeddict
 
 import mcp_types as types
-from pydantic import BaseModel, PydanticUserError, TypeAdapter
+from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
+from anabranch._engine import repeatable
 from anabranch.tool import FILE_METHODS
 
 DEEPEST: Final = 64
@@ -74,6 +75,32 @@ def wrapped_for_sdk(annotation: Any) -> Any:  # noqa: ANN401 - any annotation
     if schema.get("$defs", {}).get(root, schema).get("type") == "object":
         return kind
     return cast("Any", NewType)(kind.__name__, kind)
+
+
+def converter_to(annotation: object) -> Callable[[object], object]:
+    """Return a function that converts a value to ``annotation``, as the SDK does and FastMCP does not.
+
+    A checked value fits the annotation, and so may its JSON alone: the text of a date.
+    """
+    if not _has_schema(annotation):
+        return _unchanged
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(cast("Any", annotation))
+    except PydanticUserError:
+        return _unchanged
+    reader = repeatable(adapter.core_schema, adapter.validator)
+
+    def convert(value: object) -> object:
+        try:
+            return reader.validate_python(value)
+        except ValidationError:
+            return value
+
+    return convert
+
+
+def _unchanged(value: object) -> object:
+    return value
 
 
 def with_files(value: object) -> object:

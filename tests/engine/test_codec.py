@@ -148,8 +148,15 @@ def test_a_value_that_does_not_fit_its_annotation_is_refused() -> None:
 
 def test_an_annotation_that_does_not_accept_its_own_json_is_named() -> None:
     codec = Codec(TypeAdapter(OneWay))
-    with pytest.raises(SerializationError, match=r"OneWay.*does not fit its own annotation"):
+    with pytest.raises(SerializationError, match=r"JSON does not fit the return annotation OneWay"):
         through(codec, OneWay(number=1))
+
+
+def test_a_value_is_named_when_its_annotation_does_not_take_it() -> None:
+    with pytest.raises(
+        SerializationError, match=r"NoneType.*does not fit the return annotation str"
+    ):
+        Codec(TypeAdapter(str)).record("t/step.1", None)
 
 
 class Card(BaseModel):
@@ -158,6 +165,10 @@ class Card(BaseModel):
 
 class Cash(BaseModel):
     sum: int
+
+
+class Optional(BaseModel):
+    card: Card | None = None
 
 
 class Lossy(BaseModel):
@@ -170,18 +181,23 @@ class CardOf(Card):
 
 
 @pytest.mark.parametrize(
-    ("annotation", "value"),
+    ("annotation", "value", "reason"),
     [
-        (Card, CardOf(sum=1, number="4242")),
-        (list[Card], [Card(sum=1), CardOf(sum=1, number="4242")]),
-        (Card | Cash, Cash(sum=1)),
-        (dt.date, dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)),
-        (Lossy, Lossy(sum=1, hidden="x")),
+        (Card, CardOf(sum=1, number="4242"), "returns Card for the CardOf"),
+        (list[Card], [Card(sum=1), CardOf(sum=1, number="4242")], "returns Card for the CardOf at '1'"),
+        (Card | Cash, Cash(sum=1), "returns Card for the Cash"),
+        (dt.date, dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC), "not fit the return annotation date"),
+        (Lossy, Lossy(sum=1, hidden="x"), "returns another str at 'hidden'"),
+        (dict[str, Any], {"a": [{"on": dt.date(2026, 1, 1)}]}, "returns str for the date at 'a.0.on'"),
+        (list[dict[str, Any]], [{"a": 1}, {"of": Decimal(1)}], "returns str for the Decimal at '1.of'"),
+        (Any, Optional(card=CardOf(sum=1, number="4")), "returns dict for the Optional"),
     ],
-    ids=["subclass", "subclass in a list", "alternatives", "datetime", "excluded field"],
-)
-def test_a_value_is_refused_when_it_reads_back_as_another(annotation: Any, value: Any) -> None:
-    with pytest.raises(SerializationError, match=r"'t/step\.1'"):
+    ids=str,
+)  # fmt: skip
+def test_a_value_is_refused_when_it_reads_back_as_another(
+    annotation: Any, value: Any, reason: str
+) -> None:
+    with pytest.raises(SerializationError, match=rf"'t/step\.1'.*{reason}"):
         Codec(TypeAdapter(annotation)).record("t/step.1", value)
 
 

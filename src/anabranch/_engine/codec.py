@@ -50,7 +50,7 @@ class Codec:
     ) -> None:
         self._exact = exact
         self._refused = refused
-        self._name = str(adapter)
+        self._name = str(adapter).removeprefix("TypeAdapter(").removesuffix(")")
         self._writer: SchemaSerializer | None = None
         self._reader: SchemaValidator | None = None
         if adapter is not None:
@@ -69,14 +69,15 @@ class Codec:
         """
         written = self.encode(step_id, value)
         if self._reader is not None and type(value) is not self._exact:
-            again = self.decode(step_id, written)
-            if not same(value, again):
-                kind = type(again).__name__
+            try:
+                again = self.decode(step_id, written)
+            except SerializationError as problem:
                 raise SerializationError(
-                    step_id,
-                    type(value).__name__,
-                    f"the journal returns a different value, of type {kind}",
-                )
+                    step_id, type(value).__name__, problem.reason
+                ) from problem.__cause__
+            if not same(value, again):
+                reason = f"the journal returns {_difference(value, again)}"
+                raise SerializationError(step_id, type(value).__name__, reason)
         return written
 
     def encode(self, step_id: str, value: object) -> JsonValue:
@@ -86,7 +87,9 @@ class Codec:
                 value = self._writer.to_python(value, mode="json", by_alias=False, warnings="error")
             except (PydanticSerializationError, ValueError, TypeError) as problem:
                 raise SerializationError(
-                    step_id, type(value).__name__, "it does not fit the return annotation"
+                    step_id,
+                    type(value).__name__,
+                    f"it does not fit the return annotation {self._name}",
                 ) from problem
         return plain(step_id, value)
 
@@ -103,7 +106,7 @@ class Codec:
             return self._reader.validate_json(json.dumps(value), by_alias=False, by_name=True)
         except ValidationError as problem:
             raise SerializationError(
-                step_id, self._name, "its JSON does not fit its own annotation"
+                step_id, self._name, f"its JSON does not fit the return annotation {self._name}"
             ) from problem
 
 
@@ -115,6 +118,26 @@ def same(value: object, again: object) -> bool:
     except (TypeError, ValueError):  # arrays have no single truth
         pass
     return content(value) == content(again)
+
+
+def _difference(value: object, again: object, place: str = "") -> str:
+    """Return in words the first part of ``value`` that differs in ``again``, and its place."""
+    at = f" at {place[1:]!r}" if place else ""
+    if type(value) is not type(again):
+        return f"{type(again).__name__} for the {type(value).__name__}{at}"
+    parts, others = _parts(value), _parts(again)
+    for name, part in parts.items():
+        if name in others and not same(part, others[name]):
+            return _difference(part, others[name], f"{place}.{name}")
+    return f"another {type(value).__name__}{at}"
+
+
+def _parts(value: object) -> dict[Any, object]:
+    if isinstance(value, dict):
+        return cast("dict[Any, object]", value)
+    if isinstance(value, list | tuple):
+        return dict(enumerate(cast("list[object]", value)))
+    return dict(vars(value)) if hasattr(value, "__dict__") else {}
 
 
 def _halves(adapter: TypeAdapter[Any]) -> tuple[SchemaSerializer, SchemaValidator]:

@@ -1,9 +1,12 @@
 """Given the wrong thing, each entrance says at once what it was given and what it takes."""
 
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from anabranch import BranchContext, HandoffTool, run_tool, tool
 from anabranch.agents import Agent
@@ -20,6 +23,10 @@ MODEL: Any = MockModel(lambda _: "Done.")
 async def book(ctx: BranchContext) -> str:
     """A tool, but for its decorator."""
     return "booked"
+
+
+class Form(BaseModel):
+    approve: bool
 
 
 class Trip(HandoffTool):
@@ -101,6 +108,42 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "one tool as a server's tools": (
         lambda: create_server("shop", BOOK),
         "takes a list of tools; it was given an object of type FunctionTool",
+    ),
+    "annotations as the protocol writes them": (
+        lambda: tool(annotations={"readOnlyHint": True})(book),  # type: ignore[call-overload]
+        r"Tool 'book': annotations= takes ToolAnnotations\(…\); it was given the dict",
+    ),
+    "a number as limits": (
+        lambda: tool(limits=5)(book),  # type: ignore[call-overload]
+        r"Tool 'book': limits= takes Limits\(…\); it was given the int 5",
+    ),
+    "a form among declared questions": (
+        lambda: tool(elicits=[Form])(book),  # type: ignore[list-item]
+        r"Tool 'book': elicits= takes a list of Elicitation\(key, Model\); .* the class Form",
+    ),
+    "a form as the declared questions": (
+        lambda: tool(elicits=Form)(book),  # type: ignore[call-overload]
+        r"elicits= takes a list of Elicitation\(key, Model\); it was given the class Form",
+    ),
+    "limits of a tool in phases": (
+        type("Hasty", (Trip,), {"limits": 5}),
+        r"Tool 'hasty': limits= takes Limits\(…\); it was given the int 5",
+    ),
+    "a partial as a tool": (
+        lambda: tool(partial(book)),
+        "@tool takes an async function with a name; it was given an object of type partial",
+    ),
+    "one key": (
+        lambda: create_server("shop", [BOOK], keys="a secret of at least thirty-two bytes"),
+        "keys= takes a list of secrets; it was given one text",
+    ),
+    "a time to live in words": (
+        lambda: create_server("shop", [BOOK], ttl="10m"),  # type: ignore[arg-type]
+        "ttl= takes a number of seconds; it was given the text '10m'",
+    ),
+    "a duration": (
+        lambda: create_server("shop", [BOOK], grace=timedelta(minutes=1)),  # type: ignore[arg-type]
+        "grace= takes a number of seconds; it was given an object of type timedelta",
     ),
     "a function for FastMCP": (
         lambda: as_fastmcp_tool(FUNCTION),

@@ -27,7 +27,7 @@ from anabranch._engine import STEP_THREADS
 from anabranch._sealing import SAGAS, Sealer
 from anabranch.mcp._defaults import GRACE, HEARTBEAT, TTL, Ask, SamplerMode
 from anabranch.stores import open_store
-from anabranch.tool import checked_version
+from anabranch.tool import checked_version, wrong_kind
 
 Store: TypeAlias = str | CallStore | Durability
 """The URL of a store (``anabranch.stores``), a store, or a store with a policy."""
@@ -109,6 +109,7 @@ class ServerOptions:
     def __post_init__(self) -> None:
         if self.code_version is not None:
             checked_version(self.code_version)
+        self._check_kinds()
         if self.step_threads < 1:
             raise ValueError(f"step_threads must be 1 or more, got {self.step_threads}.")
         if self.max_running is not None and self.max_running < 1:
@@ -125,6 +126,13 @@ class ServerOptions:
             )
         if self.ask_url is not None:
             self._check_ask_url(self.ask_url)
+
+    def _check_kinds(self) -> None:
+        if isinstance(self.keys, str | bytes):  # a sequence of its letters
+            raise TypeError("keys= takes a list of secrets; it was given one text.")
+        for name, seconds in {"ttl": self.ttl, "grace": self.grace}.items():
+            if not isinstance(seconds, int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
+                raise wrong_kind(f"{name}=", "a number of seconds", seconds)
 
     def _check_ask_url(self, url: str) -> None:
         parts = urlsplit(url)

@@ -21,6 +21,7 @@ from anabranch._elicitation import Elicitation
 from anabranch._engine import checked_patience, codec_of, current_call, pin
 from anabranch.tool._parameters import Parameters, hints_of
 from anabranch.tool._values import ReturnValue
+from anabranch.tool._wrong_kind import wrong_kind
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -140,8 +141,18 @@ def _checked_requires(name: str, requires: Iterable[str]) -> frozenset[str]:
     return wanted
 
 
+def _checked_option(name: str, option: str, kind: type[T], given: T | None) -> T | None:
+    if given is not None and not isinstance(given, kind):
+        raise wrong_kind(f"Tool {name!r}: {option}=", f"{kind.__name__}(…)", given)
+    return given
+
+
 def _checked_elicits(name: str, elicits: Iterable[Elicitation[Any]]) -> tuple[Any, ...]:
-    declared = tuple(elicits)
+    declared = tuple(elicits) if isinstance(elicits, Iterable) else (elicits,)  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
+    for each in declared:
+        if not isinstance(each, Elicitation):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
+            wanted = "a list of Elicitation(key, Model)"
+            raise wrong_kind(f"Tool {name!r}: elicits=", wanted, each)
     keys = [elicitation.key for elicitation in declared]
     if repeated := {key for key in keys if keys.count(key) > 1}:
         raise ValueError(f"Tool {name!r} declares the elicitations {sorted(repeated)} twice")
@@ -167,6 +178,8 @@ class FunctionTool(Tool[T], Generic[P, T]):
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(_not_a_function(fn))
+        if not hasattr(fn, "__name__"):
+            raise wrong_kind("@tool", "an async function with a name", fn)
         first = next(iter(inspect.signature(fn).parameters.values()), None)
         if first is None or first.kind is first.KEYWORD_ONLY:
             raise TypeError(
@@ -190,10 +203,12 @@ class FunctionTool(Tool[T], Generic[P, T]):
         )
         self.elicits: tuple[Elicitation[Any], ...] = _checked_elicits(self.name, elicits)
         self.requires: frozenset[str] = _checked_requires(self.name, requires)
-        self.limits: Limits = limits or Limits()
+        self.limits: Limits = _checked_option(self.name, "limits", Limits, limits) or Limits()
         self.patience: float | None = checked_patience(patience)
         self.title: str | None = title
-        self.annotations: ToolAnnotations | None = annotations
+        self.annotations: ToolAnnotations | None = _checked_option(
+            self.name, "annotations", ToolAnnotations, annotations
+        )
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
 
@@ -288,6 +303,8 @@ class HandoffTool(Tool[Any]):
         made.elicits = _checked_elicits(name, _declared(cls))
         made.requires = _checked_requires(name, cls.requires)
         checked_patience(cls.patience)
+        _checked_option(name, "limits", Limits, cls.limits)
+        _checked_option(name, "annotations", ToolAnnotations, cls.annotations)
         return made
 
     def _phase(self, name: str) -> Callable[..., Any]:

@@ -12,6 +12,8 @@ import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -182,3 +184,22 @@ _VALUES = st.recursive(
 def test_pins_are_equal_just_when_values_are(one: object, other: object) -> None:
     assert pin(charge, [one, {1}]) == pin(charge, [copy.deepcopy(one), {1}])
     assert (pin(charge, [one, {1}]) == pin(charge, [other, {1}])) == (one == other)
+
+
+def test_a_partial_is_pinned_by_its_function_and_all_its_arguments() -> None:
+    def pay(order: str, amount: int = 1) -> None: ...
+
+    def refund(order: str, amount: int = 1) -> None: ...
+
+    assert pin(partial(pay, amount=1), ["A1"]) == pin(partial(pay, amount=1), ["A1"])
+    assert pin(partial(pay, "A1", 1), []) == pin(pay, ["A1", 1])
+    others = [
+        pin(partial(pay, amount=2), ["A1"]),
+        pin(partial(pay, amount=1), ["B2"]),
+        pin(partial(pay, "A1", 2), []),
+        pin(partial(partial(pay, "A1"), amount=2), [1]),
+        pin(partial(refund, amount=1), ["A1"]),
+        pin(partial(pay, amount=Decimal(2)), ["A1"]),
+        pin(pay, ["A1"]),
+    ]
+    assert len({pin(partial(pay, amount=1), ["A1"]), *others}) == 1 + len(others)

@@ -62,6 +62,11 @@ def fingerprint(*parts: JsonValue) -> str:
 
 
 def pin(function: Callable[..., object], args: Sequence[Any]) -> str:
+    """Return the fingerprint of the function's name and its arguments, with those of a partial."""
+    if isinstance(function, partial):
+        made = cast("partial[object]", function)
+        named: list[Any] = [made.keywords] if made.keywords else []
+        return pin(made.func, [*made.args, *args, *named])
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     try:
         return fingerprint(name, *args)

@@ -3,11 +3,18 @@
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from anabranch._durable import CallState
 from anabranch.stores import CallStore
-from tests.stores.call_operations import BEGINNING, LOOKING, PROGRAMS, STATES, empty
+from tests.randomised import examples
+from tests.stores.call_operations import (
+    BEGINNING,
+    LOOKING,
+    PROGRAMS,
+    STATES,
+    empty,
+)
 from tests.suites.call_model import CallModel
 from tests.suites.call_model_checks import reaching
 from tests.suites.call_samples import OpenCallStore
@@ -21,11 +28,7 @@ async def store(open_shared: OpenCallStore) -> AsyncIterator[CallStore]:
         yield store
 
 
-@settings(
-    max_examples=80,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # it is emptied each time
-)
+@examples(80, HealthCheck.function_scoped_fixture)  # the store is emptied each time
 @given(first=STATES, second=STATES, program=PROGRAMS)
 async def test_one_after_the_other_the_store_equals_the_model(
     store: CallStore, first: CallState, second: CallState, program: Sequence[Operation]

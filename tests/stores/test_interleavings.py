@@ -8,13 +8,14 @@ from typing import TypeVar
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from anabranch._durable import AnswerRecord, CallState, LeaseRecord
 from anabranch.stores import CallStore, open_store
 from tests.patience import PATIENCE
 from tests.postgres import Server
+from tests.randomised import examples
 from tests.stores.call_operations import BEGINNING, LOOKING, OPERATIONS, empty
 from tests.suites.call_model import CallModel
 from tests.suites.call_samples import OpenCallStore, a_call
@@ -35,11 +36,7 @@ async def two_stores(open_shared: OpenCallStore) -> AsyncIterator[list[CallStore
         yield [one, two]
 
 
-@settings(
-    max_examples=50,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # it is emptied each time
-)
+@examples(50, HealthCheck.function_scoped_fixture)  # the store is emptied each time
 @given(clients=CLIENTS)
 async def test_some_order_explains_the_reads_of_concurrent_clients(
     two_stores: list[CallStore], clients: list[list[Operation]]

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from anabranch.tree import Kind, Node, Ref, Result, TreeStore, TurnEnd
+from tests.randomised import examples
+from tests.stores.call_operations import operation
 from tests.suites.expectations import opened
 from tests.suites.linearizability import Operation, compare, explains, run_phases
 from tests.suites.tree_model import TreeModel
@@ -36,12 +37,6 @@ def held(node_id: str, use: str, text: str, pending: str | None) -> Result:
 NODES = st.builds(placed, IDS, st.none() | IDS | IDS, KINDS, st.sampled_from(["t", "t", "t", "u"]))
 RESULTS = st.lists(st.builds(held, IDS, USES, TEXTS, st.none() | TEXTS), max_size=2)
 REFS = st.lists(st.builds(Ref, NAMES, IDS), max_size=2)
-
-
-def operation(method: str, *arguments: st.SearchStrategy[Any], **options: Any) -> Any:
-    return st.builds(
-        Operation, st.just(method), st.tuples(*arguments), st.fixed_dictionaries(options)
-    )
 
 
 APPEND = operation("append", st.lists(NODES, max_size=2), results=RESULTS, refs=REFS)
@@ -101,11 +96,7 @@ async def two_stores(open_shared_trees: OpenTreeStore) -> AsyncIterator[list[Tre
         yield [one, two]
 
 
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # it is emptied each time
-)
+@examples(60, HealthCheck.function_scoped_fixture)  # the store is emptied each time
 @given(program=PROGRAMS)
 async def test_one_after_the_other_the_store_equals_the_model(
     two_stores: list[TreeStore], program: Sequence[Operation]
@@ -115,11 +106,7 @@ async def test_one_after_the_other_the_store_equals_the_model(
     await compare(two_stores[0], TreeModel(), program, "a program")
 
 
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # it is emptied each time
-)
+@examples(40, HealthCheck.function_scoped_fixture)  # the store is emptied each time
 @given(clients=CLIENTS)
 async def test_some_order_explains_the_reads_of_concurrent_clients(
     two_stores: list[TreeStore], clients: list[list[Operation]]

@@ -107,6 +107,30 @@ def test_the_server_of_a_call_names_the_lines_where_an_await_was_forgotten(tmp_p
     assert "UserWarning: something else" in done.stderr
 
 
+CHATTY = """
+print("Listening on 7000 \x1b[2J", flush=True)
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("chatty")
+server.run("stdio")
+"""
+
+
+def test_a_banner_on_the_stdout_of_a_server_is_one_line(tmp_path: Path) -> None:
+    """The SDK logs a traceback."""
+    file = tmp_path / "chatty.py"
+    file.write_text(CHATTY)
+    done = subprocess.run(
+        [sys.executable, "-m", "anabranch", "list", f"command:{sys.executable} {file}"],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    about = "left out a line of a server's stdout that is no message of MCP"
+    shown = "Listening on 7000 \N{REPLACEMENT CHARACTER}[2J"
+    assert done.stderr == f"WARNING mcp.client.stdio: {about}: {shown}\n"
+    assert json.loads(done.stdout) == []
+
+
 @pytest.fixture
 def tools(tmp_path: Path) -> ModuleType:
     module = ModuleType("authors")

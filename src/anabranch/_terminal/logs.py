@@ -6,6 +6,8 @@ import json
 import logging
 from datetime import UTC, datetime
 
+from pydantic import ValidationError
+
 from anabranch._text import LogFormat, PrintableFormatter
 from anabranch.errors import format_for_author
 
@@ -29,6 +31,26 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields)
 
 
+SHOWN = 200
+"""Characters of a server's line in the log."""
+
+
+def shorten_stray_line(record: logging.LogRecord) -> bool:
+    """Turn the SDK's traceback about a server's line on stdout into one sentence; return ``True``.
+
+    Many servers print a banner or a log line to stdout, which is for messages of MCP alone. The SDK
+    logs such a line as an error with a traceback, and then continues.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    if record.name == "mcp.client.stdio" and isinstance(error, ValidationError):
+        line = error.errors(include_url=False, include_context=False)[0]["input"]
+        shown = line if isinstance(line, str) and len(line) <= SHOWN else f"{str(line)[:SHOWN]}…"
+        record.levelname, record.levelno = "WARNING", logging.WARNING
+        record.msg = "left out a line of a server's stdout that is no message of MCP: %s"
+        record.args, record.exc_info, record.exc_text = (shown,), None, None
+    return True
+
+
 def log_to_stderr(level: int, form: LogFormat = "text") -> None:
     """Write log records of ``level`` and above to stderr, one line each: plain, or JSON.
 
@@ -37,5 +59,6 @@ def log_to_stderr(level: int, form: LogFormat = "text") -> None:
     """
     handler = logging.StreamHandler()
     text = PrintableFormatter("%(levelname)s %(name)s: %(message)s")
+    handler.addFilter(shorten_stray_line)
     handler.setFormatter(text if form == "text" else JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler])

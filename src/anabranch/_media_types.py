@@ -70,6 +70,14 @@ def read_text(data: bytes, encoding: str = "utf-8") -> str | None:
     return None if "\0" in text else text
 
 
+_CONTROLS = bytes({*range(32)} - set(b"\t\n\f\r\x1b"))
+
+
+def is_other_text(data: bytes) -> bool:
+    """Return whether ``data`` looks like a text in another encoding than UTF-8, such as Latin-1."""
+    return read_text(data) is None and len(data.translate(None, _CONTROLS)) == len(data)
+
+
 def decoded(data: bytes, encoding: str = "utf-8") -> str:
     """Return a text file's text: by its byte order mark, or else in ``encoding``.
 

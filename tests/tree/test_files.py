@@ -68,6 +68,9 @@ async def test_a_text_is_sent_as_text_and_a_pdf_as_a_document() -> None:
         (b"", "is empty"),
         (b"%PDF-" + bytes(MOST_BYTES), "is too large. A file has at most 20 MB"),
         (b"PK\x03\x04\0\0", "no model takes"),
+        (b"\x80\x02}q\x01.", "no model takes"),
+        ("Größe;Preis\r\n".encode("latin-1"), "is a text in another encoding than UTF-8. Save the"),
+        ("日本語".encode("shift-jis"), "is a text in another encoding"),
     ],
 )
 def test_a_file_that_no_model_takes_is_refused_in_one_sentence(data: bytes, why: str) -> None:

@@ -12,7 +12,16 @@ from hashlib import sha256
 from pathlib import PurePath
 from typing import TypeVar, cast
 
-from anabranch._media_types import AUDIO, IMAGES, PDF, TEXT, file_type, read_text, size_of
+from anabranch._media_types import (
+    AUDIO,
+    IMAGES,
+    PDF,
+    TEXT,
+    file_type,
+    is_other_text,
+    read_text,
+    size_of,
+)
 from anabranch.errors import ToolError
 from anabranch.messages import (
     AudioBlock,
@@ -51,6 +60,11 @@ def file_block(data: bytes, name: str = "") -> FileBlock:
             f"{shown} is too large. A file has at most {size_of(MOST_BYTES)}. Attach a smaller one."
         )
     kind = file_type(data)
+    if kind is None and is_other_text(data):
+        raise ToolError(
+            f"{shown} is a text in another encoding than UTF-8. Save the text as UTF-8, and attach"
+            " the new file."
+        )
     if kind not in IMAGES | AUDIO | {PDF, TEXT}:
         raise ToolError(
             f"{shown} is of a type that no model takes. Attach an image (PNG, JPEG, GIF, WebP), a"

@@ -44,6 +44,15 @@ def bank(store: MemoryStore) -> ReasoningBank:
     return ReasoningBank(store, scopes=OURS, clock=ManualClock(1000.0))
 
 
+@pytest.mark.parametrize("name", ["C++", "c++", "C#", "R", "F#", "C"])
+async def test_a_language_with_a_name_of_one_letter_is_found(
+    bank: ReasoningBank, name: str
+) -> None:
+    note = await bank.record(a_draft(f"Build the {name} core with two jobs."))
+    assert await bank.search(name) == [note]
+    assert await bank.search(f"How are tests in {name} written?") == [note]
+
+
 @pytest.mark.parametrize(
     ("field", "text", "problem"),
     [

@@ -116,15 +116,22 @@ _STOP = frozenset(
 """English words that a search ignores, since most texts have them."""
 
 
+_NAME = re.compile(r"(?<![0-9A-Za-z'\u2019])(?:[A-Z](?![0-9A-Za-z])|[a-z](?=[+#]))")
+"""A letter that is a name, such as R, C++ or c#, and no part of a word."""
+
+
 def words_of(text: str) -> list[str]:
     """Return the words to search for in a search for ``text``, each once, in order.
 
     Case, accents and compatibility forms are folded. In a script without spaces, each two or three
-    neighbouring characters count as one word.
+    neighbouring characters count as one word. One letter is a word if it is a name, such as R or C++.
     """
+    names = {name.lower() for name in _NAME.findall(text)}
     terms = (term for run, size in _runs(text) for term in _cut(run, min(size, len(run)), size))
     return [
-        word for word in dict.fromkeys(terms) if word not in _STOP and (len(word) > 1 or word > "z")
+        word
+        for word in dict.fromkeys(terms)
+        if word not in _STOP and (len(word) > 1 or word > "z" or word in names)
     ]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -10,6 +11,7 @@ from anabranch import Accepted, BranchContext, Capabilities, ToolError, tool
 from anabranch.agents import Question, QuestionExpiredError
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
+from anabranch.rounds import AnswerLike, InvalidAnswerError
 from anabranch.stores import CallStore, open_stores
 from anabranch.testing import ManualClock, calls
 from anabranch.tree import Node
@@ -114,6 +116,37 @@ async def test_another_answer_has_effects_of_its_own_after_the_question() -> Non
     await setting.agent.answer(question.id, seats(3))
     assert here.key("book 3") not in {key, here.key("book 1")}
     await setting.check()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"action": "accept", "content": {"number": 2}}, Accepted(Seats(number=2)), seats(2)],
+    ids=["json", "result", "reply"],
+)
+@pytest.mark.parametrize("stores_first", [False, True])
+async def test_an_answer_has_any_form_that_rounds_take(
+    given: AnswerLike, stores_first: bool
+) -> None:
+    here, setting = await office(None)
+    question = await interrupted(setting, here)
+    if stores_first:
+        await setting.agent.add_answer(question.id, given)
+    await setting.agent.answer(question.id, given)
+    assert await result(setting) == "2 seats"
+
+
+@pytest.mark.parametrize(
+    "given", [{"number": 2}, True, "accept", SampleReply(content=(), model="m")]
+)
+async def test_a_value_that_is_no_answer_is_refused_and_the_question_stays_open(
+    given: Any,
+) -> None:
+    here, setting = await office(None)
+    question = await interrupted(setting, here)
+    for answer in (setting.agent.answer, setting.agent.add_answer):
+        with pytest.raises(InvalidAnswerError, match=r'it must be \{"action": "accept", "content"'):
+            await answer(question.id, given)
+    assert await setting.agent.open_questions(question) == [question]
 
 
 async def test_an_undone_call_does_not_continue_with_another_answer() -> None:

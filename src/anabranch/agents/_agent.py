@@ -45,6 +45,7 @@ from anabranch.agents._turn import Turn, observed, resume, use_line
 from anabranch.agents._turn_limits import TurnLimits, spent_in_turn
 from anabranch.errors import ToolError
 from anabranch.messages import Block, ElicitReply, TextBlock
+from anabranch.rounds import AnswerLike, read_reply
 from anabranch.tool import Tool
 from anabranch.tree import (
     HEAD,
@@ -255,7 +256,7 @@ class Agent:
         writer = await LineWriter.at(turn.timeline, around)
         return await end_below(turn, writer) or await resume(turn, writer)
 
-    async def answer(self, question_id: str, reply: ElicitReply) -> Node:
+    async def answer(self, question_id: str, reply: AnswerLike) -> Node:
         """Answer a question of a tool, in any process, at any time; return the turn's last node.
 
         The tool continues when all its questions of this round are answered. The model continues
@@ -267,6 +268,7 @@ class Agent:
         the tool that has opened the branch has returned.
 
         Raises:
+            InvalidAnswerError: if ``reply`` is no answer.
             QuestionAnsweredError: if a different answer to a final question is stored.
             QuestionExpiredError: if the question's time is over without an answer, or, in a branch,
                 the question's tool continues without an answer.
@@ -274,8 +276,9 @@ class Agent:
             TurnLimitError: if a limit of the turn is reached.
             Exception: if the model raises an error.
         """
+        given = read_reply(question_id, reply)
         question, around = await find_question(self.store, question_id)
-        return await observed(question.thread_id, self._answer(question, around, reply))
+        return await observed(question.thread_id, self._answer(question, around, given))
 
     async def _answer(self, question: Node, around: Surroundings, reply: ElicitReply) -> Node:
         turn, fork = _turn_at(self, around)
@@ -284,7 +287,7 @@ class Agent:
             return await self._resume_in(fork)
         return await end_below(turn, writer) or await resume(turn, writer)
 
-    async def add_answer(self, question_id: str, reply: ElicitReply) -> Node:
+    async def add_answer(self, question_id: str, reply: AnswerLike) -> Node:
         """Store the first answer to a question of a tool, without running the tool.
 
         Returns the last node of the question's line. A repeated answer changes nothing. A call
@@ -297,7 +300,7 @@ class Agent:
                 answer.
             ToolError: if :meth:`answer` would raise it.
         """
-        return await add_reply(self, question_id, reply)
+        return await add_reply(self, question_id, read_reply(question_id, reply))
 
     async def cancel_questions(self, node: Node | Surroundings) -> Node:
         """Answer all open questions of the tools at ``node`` with ``cancel``; return the last node.

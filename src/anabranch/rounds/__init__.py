@@ -16,6 +16,7 @@ from anabranch.rounds._questions import (
     InvalidAnswerError,
     Question,
     Returned,
+    read_reply,
 )
 from anabranch.rounds._rounds import (
     Rounds,

@@ -217,6 +217,17 @@ def _checked(
     return Answer(value)
 
 
+def read_reply(question: str, given: AnswerLike) -> ElicitReply:
+    """Return the answer ``given`` to a question of the user.
+
+    Raises:
+        InvalidAnswerError: if ``given`` is no answer.
+    """
+    if isinstance(given, ElicitReply):
+        return given
+    return cast("ElicitReply", _read(question, "elicit", given))
+
+
 def _read(step_id: str, kind: str, given: object) -> ElicitReply | SampleReply:
     match given:
         case Accepted():

@@ -11,8 +11,8 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, TypeVar, cast
 
 from mcp.server.mcpserver import AESGCMRequestStateCodec, InvalidRequestState
 from pydantic import BaseModel, ConfigDict, Field
@@ -91,7 +91,7 @@ class Sealer:
         purpose: str = SAGAS,
     ) -> None:
         # Each purpose derives its own key, so that no token of another purpose is valid here.
-        self._codec = AESGCMRequestStateCodec([_derived(key, purpose) for key in keys])
+        self._codec = AESGCMRequestStateCodec([_derived(key, purpose) for key in _listed(keys)])
         self._kind = purpose.split("/")[1]
         self._audience = audience
         self._ttl = ttl
@@ -155,6 +155,23 @@ class Sealer:
 def has_expired(error: InvalidTokenError) -> bool:
     """Return whether the server refused a token only because of its age."""
     return isinstance(error.__cause__, TimeoutError)
+
+
+def _listed(keys: object) -> Sequence[bytes | str]:
+    """Return ``keys``, a list of secrets.
+
+    Python would read one text or bytes as a list of letters or numbers.
+
+    Raises:
+        TypeError: if ``keys`` is one secret, or an entry is no secret.
+    """
+    if isinstance(keys, str | bytes | bytearray):
+        raise TypeError("keys must be a list of secrets, got one secret. Write keys=[…].")
+    listed = list(cast("Iterable[object]", keys))
+    if not all(isinstance(key, str | bytes | bytearray) for key in listed):
+        kinds = ", ".join(sorted({type(key).__name__ for key in listed}))
+        raise TypeError(f"keys must be a list of texts or bytes, got a list of {kinds}.")
+    return cast("list[bytes | str]", listed)
 
 
 def _derived(key: bytes | str, purpose: str) -> bytes:

@@ -20,6 +20,7 @@ from anabranch import (
     ToolError,
     tool,
 )
+from anabranch.mcp import create_server
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.rounds import (
     Asked,
@@ -438,6 +439,15 @@ def test_there_must_be_keys_and_they_must_be_long() -> None:
         Rounds(keys=["short"])
     with pytest.raises(ValueError, match="misfits"):
         Rounds(keys=[KEY], misfits=cast("Any", "sometimes"))
+
+
+@pytest.mark.parametrize("keys", [KEY, KEY.encode(), b"ABC", [len(KEY)]], ids=repr)
+def test_keys_that_are_no_list_of_secrets_are_refused(keys: Any) -> None:
+    """Python reads b"ABC" as three numbers, and a number as so many zero bytes."""
+    with pytest.raises(TypeError, match="keys must be a list of"):
+        Rounds(keys=keys)
+    with pytest.raises(TypeError, match="keys must be a list of"):
+        create_server("travel", [book_hotel], keys=keys)
 
 
 async def test_a_store_is_given_by_its_url_and_closed(tmp_path: Path) -> None:

@@ -33,6 +33,13 @@ async def book(
 ROME = [Leg(to="Rome")]
 
 
+@pytest.mark.parametrize("given", ['{"legs": []}', [["legs", []]], 3], ids=str)
+def test_arguments_that_are_no_mapping_are_refused_in_one_sentence(given: Any) -> None:
+    """Models' APIs return arguments as JSON text."""
+    with pytest.raises(InvalidArgumentsError, match=r"must be a mapping of names to values; read"):
+        book.validate(given)
+
+
 @pytest.mark.parametrize(
     ("given", "read"),
     [

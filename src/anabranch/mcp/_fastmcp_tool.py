@@ -6,10 +6,9 @@ error instead.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 

@@ -29,6 +29,8 @@ from anabranch._schemas import as_meant
 from anabranch._text import encodable, number_problem
 from anabranch.errors import InvalidArgumentsError
 
+_NO_MAPPING = "They must be a mapping of names to values; read JSON text with json.loads"
+
 
 class _Read(dict[str, Any]):
     """Validated arguments.
@@ -108,6 +110,8 @@ class Parameters:
     @EXIT_AS_ERROR
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the checked arguments, like :meth:`Tool.validate`."""
+        if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
+            raise InvalidArgumentsError(self._tool_name, {"arguments": _NO_MAPPING})
         wrong = {name: number_problem(value) for name, value in arguments.items()}
         if problems := {name: problem for name, problem in wrong.items() if problem}:
             raise InvalidArgumentsError(self._tool_name, problems)

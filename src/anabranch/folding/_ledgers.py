@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from opentelemetry import metrics, trace
 
@@ -74,13 +74,6 @@ INTERVAL = 60.0
 BATCH = 100
 
 
-class Done(NamedTuple, Generic[T]):
-    """The result of an operation, and whether the memory will learn from the ended branch."""
-
-    value: T
-    is_learned: bool
-
-
 class Ledgers:
     """Runs the operations of one service, each in a transaction of its store.
 
@@ -114,10 +107,11 @@ class Ledgers:
 
     async def do(
         self, owner: Owner, operation: Callable[[Ledger], T], transcript: str | None = None
-    ) -> Done[T]:
+    ) -> tuple[T, bool]:
         """Do an ``operation`` in one transaction, and report its events.
 
-        The operation sees the records of ``owner``. ``transcript`` is the transcript of the branch
+        Returns the operation's result, and whether the memory will learn from the ended branch. The
+        operation sees the records of ``owner``. ``transcript`` is the transcript of the branch
         that the operation ends. Without a ``transcript``, the memory learns from overdue branches
         in the background.
 
@@ -149,7 +143,7 @@ class Ledgers:
             is_learned = learning[-1].result()
         if isinstance(value, FoldingError):
             raise value
-        return Done(value, is_learned)
+        return value, is_learned
 
     async def look_for_overdue(self) -> None:
         """Close the branches whose time is over, unless a search was made recently."""
@@ -166,8 +160,8 @@ class Ledgers:
         self._looked_at = now
         while overdue := await self._store.overdue(now, BATCH):
             for name in overdue:
-                done = await self.do(HOST, partial(_expired, branch_id=name))
-                closed += [] if done.value is None else [done.value]
+                branch, _ = await self.do(HOST, partial(_expired, branch_id=name))
+                closed += [] if branch is None else [branch]
         if now - self._pruned_at >= INTERVAL:
             self._pruned_at = now
             before = now - self._settings.delete_after_seconds

@@ -212,14 +212,14 @@ class BranchService:
         clean = await self._texts.checked("message", message, self.settings.max_message_length)
         used = estimate_tokens(clean) if tokens is None else tokens
         find = self._finding(branch_id, session_id)
-        done = await self._ledgers.do(
+        branch, is_learned = await self._ledgers.do(
             self._owner,
             lambda ledger: ledger.complete(
                 find(ledger), clean, used, extract_memory=extract_memory
             ),
             transcript,
         )
-        return ReturnedBranch(done.value, done.is_learned and done.value.extract_memory)
+        return ReturnedBranch(branch, is_learned and branch.extract_memory)
 
     async def charge(
         self,
@@ -341,7 +341,8 @@ class BranchService:
         return Owner(self.principal)
 
     async def _do(self, operation: Callable[[Ledger], T], transcript: str | None = None) -> T:
-        return (await self._ledgers.do(self._owner, operation, transcript)).value
+        value, _ = await self._ledgers.do(self._owner, operation, transcript)
+        return value
 
     async def _learn(self, branch: Branch, transcript: str) -> bool:
         """Let the memory of the branch's owner learn from the branch, whoever ended it."""

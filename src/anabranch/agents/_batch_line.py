@@ -31,15 +31,12 @@ from anabranch.tree import ASIDE, Node, Path, Result, is_placeholder
 class AnsweredRound:
     """The state of a call when it asked, and the answers, by step, with which the call continues.
 
-    Attributes:
-        other: whether the user answered these questions differently before.
-        in_time: whether the answers were stored before a sleep next to the questions ended.
+    ``in_time``: the answers were stored before a sleep next to the questions ended.
     """
 
     state: str
     answers: Mapping[str, Answer]
-    other: bool
-    in_time: bool = False
+    in_time: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,6 @@ class AskedRound:
         return AnsweredRound(
             str(stored_with(first, "state")),
             {step_id: answer for step_id, answer in given.items() if answer is not None},
-            other=any(is_other_answer(each) for each in answers.values()),
             in_time=self.until < math.inf and all(map(self._is_in_time, answers.values())),
         )
 

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
@@ -175,17 +174,12 @@ def durability_of(calls: CallStore | Durability | None, trees: TreeStore) -> Dur
     return replace(calls, forks="fork", spill=sys.maxsize)
 
 
-@runtime_checkable
-class _Declaring(Protocol):
-    """A model that declares its capabilities, because it cannot answer every sample."""
-
-    @property
-    def capabilities(self) -> Capabilities: ...
-
-
 def offered(asked: Capabilities, model: Model) -> Capabilities:
-    """Return the capabilities of tools: questions of ``asked``, and samples of ``model``."""
-    samples = model.capabilities if isinstance(model, _Declaring) else Capabilities()
+    """Return the capabilities of tools: questions of ``asked``, and samples of ``model``.
+
+    A model that cannot answer every sample declares its ``capabilities``.
+    """
+    samples: Capabilities = getattr(model, "capabilities", Capabilities())
     return replace(
         asked,
         sampling=samples.sampling,

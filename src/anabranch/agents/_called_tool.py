@@ -16,7 +16,7 @@ from typing import Any
 
 from anabranch._aio import pause, run_shielded
 from anabranch._asking import Host
-from anabranch._durable import CallService, CallStore, Job
+from anabranch._durable import CallService, Job
 from anabranch._engine import Answer, Ask, Journal, Notice, wakes_at
 from anabranch._telemetry import call_in_logs
 from anabranch.agents._agent_tools import ELSEWHERE, Asked, Asleep, Outcome, ToolUse, failed
@@ -94,7 +94,12 @@ class CalledTool:
             OtherVersionError: if only the code that started the call can continue it.
             UnreachableError: if the store of calls does not answer.
         """
-        dependencies, job = here.timeline.dependencies, await self._checked_job(here)
+        dependencies = here.timeline.dependencies
+        try:
+            job = self._job(here)
+        except InvalidArgumentsError:
+            await check_version(here)
+            raise
         above = Path(here.path.nodes[:-1], here.path.results)
         runtime = runtime_at(dependencies, here.timeline.thread, above)
         runtime = runtime if self.is_versioned else replace(runtime, version="")
@@ -150,13 +155,6 @@ class CalledTool:
         blocks = result_blocks(value)
         return Outcome(text_of(blocks), blocks=blocks)
 
-    async def _checked_job(self, here: ToolUse) -> Job:
-        try:
-            return self._job(here)
-        except InvalidArgumentsError:
-            await check_version(here)
-            raise
-
     def _job(self, here: ToolUse) -> Job:
         async def deliver(notice: Notice) -> None:
             await here.emit(ToolNoticed(here.caller.id, here.block, notice))
@@ -175,12 +173,7 @@ class CalledTool:
         return Job(
             self.tool,
             self.tool.validate(here.block.input),
-            Host(
-                offered,
-                _TurnModel(here),
-                own=offered,
-                principal=owner,
-            ),
+            Host(offered, _TurnModel(here), own=offered, principal=owner),
             deliver,
             owner,
             thread.id,
@@ -200,20 +193,15 @@ class CalledTool:
 
     async def _undone(self, here: ToolUse, journal: Journal) -> Outcome:
         """Undo the effects of a stopped call; return an interrupted tool's outcome."""
-        dependencies = here.timeline.dependencies
+        dependencies, store = here.timeline.dependencies, here.timeline.dependencies.calls.store
         is_ended = await reaper_of(dependencies, {self.name: self.tool}).end(journal.line)
         if not is_ended and here.continuation.is_over:
             # A dead process, or one that does not know of the stop, still has the lease. The call's
             # time is over, so the next reaper ends the call.
-            now = dependencies.clock.now()
-            await _end_later(dependencies.calls.store, journal.line, now)
+            record = await store.find(journal.line)
+            if record is not None and record.state.is_open:
+                await store.hasten(journal.line, dependencies.clock.now(), record.state)
         return Outcome.interrupted()
-
-
-async def _end_later(calls: CallStore, line: str, now: float) -> None:
-    record = await calls.find(line)
-    if record is not None and record.state.is_open:
-        await calls.hasten(line, now, record.state)
 
 
 async def check_version(here: ToolUse) -> None:

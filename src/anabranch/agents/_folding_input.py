@@ -114,13 +114,8 @@ def task_text(branch: Branch, injected: Sequence[InjectedItem]) -> str:
 
 
 def _note(item: InjectedItem) -> dict[str, str]:
-    note = {
-        "title": item.title,
-        "content": item.content,
-        "scope": item.scope,
-        "recorded": item.recorded,
-    }
-    return {name: text for name, text in note.items() if text}
+    texts = item.model_dump(include={"title", "content", "scope", "recorded"})
+    return {name: text for name, text in texts.items() if text}
 
 
 def so_far(outcome: BranchOutcome, returning: ReturnInput | None) -> str | None:

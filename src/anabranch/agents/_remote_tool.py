@@ -152,7 +152,10 @@ class ServerTool(Tool[RemoteResult]):
                 raise ToolError(
                     f"{self.name!r}: one call may ask the model {most} times, and this one has."
                 )
-            asked = [_asked(ctx, request) for request in before.asks.values()]
+            asked = [
+                _sampled(ctx, each) if isinstance(each, SampleRequest) else _elicited(each)
+                for each in before.asks.values()
+            ]
             given = dict(zip(before.asks, await ctx.gather(*asked), strict=True))
             replies = {**dict.fromkeys(before.declined, DECLINED), **given}
         raise ToolError(f"The tool {self.name!r} has asked in more than {MAX_ROUNDS} rounds.")
@@ -225,10 +228,6 @@ def _answers(replies: Mapping[str, Reply | Refused], state: str | None) -> Round
             raise ToolError(f"The server's request was refused: {reply.reason}")
         given[name] = reply
     return RoundOfAnswers.of(given, state)
-
-
-def _asked(ctx: BranchContext, request: Request) -> Coroutine[Any, Any, Reply | Refused]:
-    return _sampled(ctx, request) if isinstance(request, SampleRequest) else _elicited(request)
 
 
 def _sampled(ctx: BranchContext, request: SampleRequest) -> Coroutine[Any, Any, Reply | Refused]:

@@ -25,7 +25,7 @@ from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._ports import Model
 from anabranch.agents._refused_request import RefusableRequest
 from anabranch.agents._turn_limits import Charge, UsageTotal
-from anabranch.agents._working_branch import WorkingBranch, warns
+from anabranch.agents._working_branch import BRANCH_RETURN, WorkingBranch, warns
 from anabranch.errors import ToolError
 from anabranch.messages import (
     Block,
@@ -192,9 +192,15 @@ class Timeline:
         )
 
     def _concluding(self, request: SampleRequest) -> SampleRequest:
-        if self.branch_of_folding is not None:
-            return self.branch_of_folding.concluding(request)
-        return request.model_copy(update={"tool_choice": "none" if request.tools else None})
+        """Return ``request`` as a branch's last one, whose only tool is ``branch_return``.
+
+        A branch of ``branch_self`` cannot return by a tool: its text is its answer.
+        """
+        working, tools = self.branch_of_folding, request.tools or ()
+        only = tuple(each for each in tools if each.name == BRANCH_RETURN)
+        if working is None or working.is_fork or not only:
+            return request.model_copy(update={"tool_choice": "none" if tools else None})
+        return request.model_copy(update={"tools": only, "tool_choice": "required"})
 
     def _admitted(
         self, request: SampleRequest, *, aside: bool = False

@@ -47,11 +47,9 @@ class Charge:
     def data(self) -> dict[str, JsonValue]:
         """The cost and the estimate, in the form that the node of the reply stores."""
         data: dict[str, JsonValue] = {} if self.cost is None else {"cost": self.cost}
-        return data | _estimated(self.estimate)
-
-
-def _estimated(spent: Spent | None) -> dict[str, JsonValue]:
-    return {} if spent is None else {ESTIMATE: {"tokens": spent.tokens, "cost": spent.cost}}
+        if (estimate := self.estimate) is not None:
+            data[ESTIMATE] = {"tokens": estimate.tokens, "cost": estimate.cost}
+        return data
 
 
 @dataclass(slots=True)

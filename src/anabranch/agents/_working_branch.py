@@ -110,16 +110,6 @@ class WorkingBranch:
             line = line.replace(f", and call {BRANCH_RETURN}", "")
         return None if line is None else f"(Of this branch's budget, {line})"
 
-    def concluding(self, request: SampleRequest) -> SampleRequest:
-        """Return ``request`` as a branch's last one, whose only tool is ``branch_return``.
-
-        A branch of ``branch_self`` cannot return by a tool: its text is its answer.
-        """
-        only = tuple(each for each in request.tools or () if each.name == BRANCH_RETURN)
-        if self.is_fork or not only:
-            return request.model_copy(update={"tool_choice": "none" if request.tools else None})
-        return request.model_copy(update={"tools": only, "tool_choice": "required"})
-
     @asynccontextmanager
     async def admitted(
         self, request: SampleRequest, meter: Meter, *, aside: bool = False
@@ -213,7 +203,11 @@ class WorkingBranch:
         else:
             tokens, partial = self._added(admission, reply), reply.text
         async with self._lock:
-            await self._spend(tokens, None if self.is_fork else partial)
+            partial = None if self.is_fork else partial
+            # A used-up budget does not close the branch here: the reply may be its return, and the
+            # next request is refused.
+            with suppress(BranchNotActiveError):  # closed meanwhile; the next request finds that
+                await self.service.charge(tokens, branch_id=self.id, partial=partial, forces=False)
             admission.reserved.release()
         return charge
 
@@ -236,17 +230,6 @@ class WorkingBranch:
         self._estimated = prompt + output
         self._reported = None if usage is None else usage.total_tokens
         return output
-
-    async def _spend(self, tokens: int, partial: str | None) -> None:
-        """Charge ``tokens`` to the branch; ``partial`` is the branch's last text.
-
-        A used-up budget does not close the branch here: the reply may be its return, and the next
-        request is refused.
-        """
-        try:
-            await self.service.charge(tokens, branch_id=self.id, partial=partial, forces=False)
-        except BranchNotActiveError:
-            return  # the branch was closed meanwhile; its next request finds that
 
 
 def warns(result: Result) -> bool:

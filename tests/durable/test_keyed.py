@@ -12,20 +12,16 @@ from anabranch._budget import Limits
 from anabranch._durable import CallRecord, CallStore, Job, Lease, Reaper
 from anabranch._engine import Finished
 from anabranch.errors import CallExpiredError, IdempotencyKeyError, ToolError
+from tests.diary import DONE
 from tests.durable.harness import UNAVAILABLE, Desk, Live, always, cancelled, live
 from tests.durable.stores import Cut, Modelled, Watched
 from tests.mcp.modern_rounds import run_round
 
-DONE: list[str] = []
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 class Ok(BaseModel):
     ok: bool
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DONE.clear()
 
 
 async def do(key: str) -> str:

@@ -19,6 +19,7 @@ from anabranch._engine.recorder import Records
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand
 from anabranch.errors import NonDeterminismError, SerializationError
+from tests.diary import DONE
 from tests.engine.clocks import Obliging
 from tests.engine.harness import Book
 
@@ -72,21 +73,16 @@ class Bench:
         return await self.effects.step(self.scope, step_id, asked, function, args, 1, undo)
 
 
-done: list[str] = []
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 async def do(name: str) -> str:
-    done.append(name)
+    DONE.append(name)
     return name.upper()
 
 
 async def undo(value: str) -> None:
-    done.append(f"undo {value}")
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    done.clear()
+    DONE.append(f"undo {value}")
 
 
 async def test_nothing_begins_once_the_run_is_closing() -> None:
@@ -94,7 +90,7 @@ async def test_nothing_begins_once_the_run_is_closing() -> None:
     bench.scheduler.closing = True
     with pytest.raises(asyncio.CancelledError):
         await bench.step(do, "a")
-    assert done == []
+    assert DONE == []
 
 
 class Payment(BaseModel):
@@ -131,7 +127,7 @@ async def test_an_effect_is_undone_when_its_value_cannot_survive_the_record(func
     assert isinstance(bench.cursor.fault, SerializationError)
     with pytest.raises(SerializationError):
         await bench.step(do, "a")
-    assert done == []
+    assert DONE == []
 
 
 async def test_a_failing_undo_of_an_unrecorded_effect_is_logged(
@@ -152,13 +148,13 @@ async def test_a_failing_undo_of_an_unrecorded_effect_is_logged(
 
 async def test_an_effect_does_not_happen_when_its_annotation_is_of_no_json() -> None:
     async def connect() -> Socket:
-        done.append("connected")
+        DONE.append("connected")
         return Socket()
 
     bench = Bench()
     with pytest.raises(SerializationError, match=r"of type .*Socket"):
         await bench.step(connect)
-    assert done == []
+    assert DONE == []
 
 
 async def test_the_call_fails_when_an_effect_is_refused() -> None:
@@ -169,4 +165,4 @@ async def test_the_call_fails_when_an_effect_is_refused() -> None:
     with pytest.raises(NonDeterminismError):
         await bench.step(do, "a")
     assert isinstance(bench.cursor.fault, NonDeterminismError)
-    assert done == []
+    assert DONE == []

@@ -12,20 +12,11 @@ import pytest
 from anabranch._engine import Answer, Branch, Finished, Journal, Stopped
 from anabranch._engine.journal import MARKER
 from anabranch.errors import NonDeterminismError
+from tests.diary import DONE, note
 from tests.engine.harness import Book, World, ask, branch, gather, hot, patched, race, rounds, step
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
-DONE: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DONE.clear()
-
-
-def effect(what: str) -> str:
-    DONE.append(what)
-    return what
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 class Deployed:
@@ -67,7 +58,7 @@ def in_sequence(call: Deployed) -> Body:
     async def body(_: Branch) -> Any:
         await ask("before?")
         way = await call.change()
-        await step(effect, "new" if way else "old")
+        await step(note, "new" if way else "old")
         return [way, await ask("new?" if way else "old?"), await call.change()]
 
     return body
@@ -114,7 +105,7 @@ async def test_an_open_question_after_the_place_says_that_it_was_passed() -> Non
 async def test_a_marker_that_is_taken_out_of_the_code_is_not_missed() -> None:
     async def after(_: Branch) -> Any:
         await ask("before?")
-        await step(effect, "new")
+        await step(note, "new")
         return await ask("new?")
 
     call = Deployed(in_sequence)
@@ -132,11 +123,11 @@ def beside(*order: str, tasks: bool, delay: float = 0.0) -> Callable[[Deployed],
     def version(call: Deployed) -> Body:
         async def inner(name: str) -> Any:
             await asyncio.sleep(delay)  # work that is not recorded
-            await step(effect, f"{name} begins")
+            await step(note, f"{name} begins")
             await asyncio.sleep(delay)
             await ask(f"{name}?", key=None if tasks else name)
             way = await call.change()
-            await step(effect, f"{name} {'new' if way else 'old'}")
+            await step(note, f"{name} {'new' if way else 'old'}")
             return [way, await ask(f"{name} {'new' if way else 'old'}?")]
 
         def inside(name: str) -> Body:
@@ -216,7 +207,7 @@ def handing_over(call: Deployed) -> Body:
 
         async def acts() -> Any:
             way = await passed.get()
-            await step(effect, "new" if way else "old")
+            await step(note, "new" if way else "old")
             return await ask("really?")
 
         return (await asyncio.gather(chooses(), acts()))[1]
@@ -248,7 +239,7 @@ async def test_a_marker_does_not_wait_for_an_effect_of_others(passed: bool) -> N
             return way
 
         async def works() -> Any:
-            await step(effect, "recorded")
+            await step(note, "recorded")
             await ask("go?")
             return await step(chosen.wait)
 
@@ -270,7 +261,7 @@ async def test_work_begun_before_the_place_does_not_come_later(what: str) -> Non
 
     def version(call: Deployed) -> Body:
         async def works() -> Any:
-            await step(effect, "recorded")
+            await step(note, "recorded")
             return await ask("other?", key="mine" if what == "a question with a key" else None)
 
         async def inside(_: Branch) -> Any:
@@ -294,7 +285,7 @@ async def test_work_begun_before_the_place_does_not_come_later(what: str) -> Non
 async def test_a_marker_in_a_branch_outlives_its_folding() -> None:
     def folding(call: Deployed) -> Body:
         async def inner(_: Branch) -> str:
-            return str(await step(effect, "new" if await call.change() else "old"))
+            return str(await step(note, "new" if await call.change() else "old"))
 
         async def body(_: Branch) -> Any:
             return [await branch(inner), await ask("and?"), await branch(inner)]
@@ -310,7 +301,7 @@ async def test_a_marker_in_a_branch_outlives_its_folding() -> None:
 async def test_records_of_a_lost_race_mark_no_passed_place() -> None:
     def racing(call: Deployed) -> Body:
         async def loses() -> None:
-            await step(effect, "lost")
+            await step(note, "lost")
             await ask("for ever?")
 
         async def body(_: Branch) -> Any:
@@ -334,7 +325,7 @@ async def test_a_task_in_the_background_that_lags_behind_is_not_waited_for() -> 
         async def poll() -> None:
             if lag.is_set():
                 await asyncio.sleep(3600)
-            await step(effect, "polled")
+            await step(note, "polled")
             await asyncio.sleep(3600)
 
         async def asks() -> None:
@@ -370,7 +361,7 @@ async def test_a_strand_that_is_cancelled_at_a_marker_holds_nothing_up() -> None
         async def late() -> Any:
             if call.is_new:
                 await asyncio.sleep(0.01)
-            await step(effect, "late")
+            await step(note, "late")
             return await ask("late?")
 
         async def body(_: Branch) -> Any:
@@ -409,7 +400,7 @@ async def test_a_hot_run_waits_for_the_replay_of_others_and_not_for_their_work(
     def version(call: Deployed) -> Body:
         async def other() -> Any:
             await asyncio.sleep(delay if call.is_new else 0)
-            await step(effect, "other")
+            await step(note, "other")
             await call.change() if passed else None
             return await ask("other?")
 
@@ -454,7 +445,7 @@ async def test_a_rehearsal_decides_as_the_round_would() -> None:
     journal = call.journal
     journal.answer({"t/ask.1": Answer("x")})
     async with World().call(in_sequence(call), journal) as again:
-        assert await again.replay() == Stopped(("t/effect.1",))
+        assert await again.replay() == Stopped(("t/note.1",))
     assert call.ways == [True]
 
 
@@ -474,7 +465,7 @@ async def test_a_body_that_cleans_up_after_its_round_records_no_marker() -> None
 async def test_no_marker_is_decided_after_a_difference_was_seen() -> None:
     async def body(_: Branch) -> None:
         with contextlib.suppress(NonDeterminismError):
-            await step(effect, "other")
+            await step(note, "other")
         with pytest.raises(NonDeterminismError):
             await patched()
 

@@ -9,19 +9,10 @@ import pytest
 
 from anabranch._engine import Answer, Branch, Call, Finished, Journal, Stopped
 from anabranch.errors import NonDeterminismError
+from tests.diary import DONE, note
 from tests.engine.harness import NAME, Body, World, ask, branch, gather, say, step
 
-DONE: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DONE.clear()
-
-
-def effect(what: str) -> str:
-    DONE.append(what)
-    return what
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 async def undo(what: str) -> None:
@@ -38,9 +29,9 @@ async def heartbeat() -> AsyncGenerator[None]:
 
 async def original(_: Branch) -> list[Any]:
     await say("hello")
-    await step(effect, "a", undo=undo)
+    await step(note, "a", undo=undo)
     first = await ask("first?")
-    return [first, *await gather([ask("left?"), step(effect, "b")])]
+    return [first, *await gather([ask("left?"), step(note, "b")])]
 
 
 async def recorded(body: Body[Any], *rounds: dict[str, str]) -> Journal:
@@ -70,11 +61,11 @@ async def test_it_stops_at_the_open_ask() -> None:
 async def test_it_stops_at_everything_that_would_come_next() -> None:
     journal = await recorded(original)
     journal.answer({"t/ask.1": Answer("A")})
-    assert await replayed(original, journal) == Stopped(("t/ask.2", "t/effect.2"))
+    assert await replayed(original, journal) == Stopped(("t/ask.2", "t/note.2"))
 
 
 async def test_an_empty_record_stops_at_the_first_step() -> None:
-    assert await replayed(original, World().journal()) == Stopped(("t/effect.1",))
+    assert await replayed(original, World().journal()) == Stopped(("t/note.1",))
 
 
 async def test_it_finishes_where_everything_is_recorded() -> None:
@@ -88,7 +79,7 @@ async def test_it_finishes_where_everything_is_recorded() -> None:
 
 async def test_a_body_that_fails_fails() -> None:
     async def body(_: Branch) -> None:
-        await step(effect, "a", undo=undo)
+        await step(note, "a", undo=undo)
         await ask("first?")
         raise LookupError("gone")
 
@@ -103,7 +94,7 @@ async def test_a_body_that_swallows_the_drift_for_ever_is_cut_off() -> None:
     async def changed(_: Branch) -> None:
         while True:
             try:
-                await step(effect, "another")
+                await step(note, "another")
             except NonDeterminismError:
                 continue
 
@@ -126,12 +117,12 @@ async def test_a_heartbeat_does_not_hold_it_up_and_hides_no_answer() -> None:
 
     async def changed(_: Branch) -> None:
         async with heartbeat():
-            await step(effect, "new")
+            await step(note, "new")
 
     journal = await recorded(original)
     text = journal.dumps()
     assert await replayed(original, journal) == Stopped(("t/ask.1",))
-    assert await replayed(changed, Journal.loads(text)) == Stopped(("t/effect.1",))
+    assert await replayed(changed, Journal.loads(text)) == Stopped(("t/note.1",))
 
 
 async def test_a_deadline_that_has_passed_since_does_not_matter_to_waiting_strands() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from anabranch._engine import Branch, Journal, scheduler
 from anabranch.errors import SuspensionError
+from tests.diary import DONE
 from tests.engine.harness import (
     World,
     ask,
@@ -25,12 +26,7 @@ from tests.engine.harness import (
 )
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
-DONE: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DONE.clear()
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 @pytest.fixture

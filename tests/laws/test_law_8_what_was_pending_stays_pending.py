@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, tool
 from anabranch.mcp import Durability, create_server
 from anabranch.stores import open_store
+from tests.diary import DONE
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, accept, call_once, connected
 from tests.sagas.harness import call_saga, resume_saga
 
@@ -23,21 +24,16 @@ class Number(BaseModel):
     n: int
 
 
-done: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    done.clear()
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 def prepare() -> str:
-    done.append("prepare")
+    DONE.append("prepare")
     return "prepared"
 
 
 def conclude(total: int) -> int:
-    done.append(f"conclude {total}")
+    DONE.append(f"conclude {total}")
     return total
 
 
@@ -78,7 +74,7 @@ async def test_questions_of_a_stateless_call_outlive_the_server(tmp_path: Path) 
     async with connected(restarted(tmp_path), MODERN, answers) as client:
         again = await call_once(client, "collect", state=state, responses=given)
     assert last["structuredContent"] == again["structuredContent"] == {"result": "total 4"}
-    assert done == ["prepare", "conclude 4"]
+    assert DONE == ["prepare", "conclude 4"]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -95,4 +91,4 @@ async def test_steps_of_a_saga_outlive_the_server(tmp_path: Path, era: str) -> N
         async with connected(restarted(tmp_path), era, answers) as client:
             results.append(await resume_saga(client, before["sagaToken"], *steps))
     assert results == [{"content": [{"type": "text", "text": "total 4"}]}] * 2
-    assert done == ["prepare", "conclude 4"]
+    assert DONE == ["prepare", "conclude 4"]

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from anabranch import Accepted, BranchContext, Elicitation, tool
 from anabranch.mcp import create_server, install_fastmcp
 from anabranch.tool import Tool
+from tests.diary import DONE, note
 from tests.mcp.handles import HANDLE, answered, given, handle_in
 from tests.mcp.harness import (
     CANCEL,
@@ -31,12 +32,7 @@ from tests.mcp.harness import (
 from tests.sagas.harness import signed_in
 
 STORES = [None, "memory:"]
-DONE: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DONE.clear()
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 class City(BaseModel):
@@ -56,19 +52,14 @@ class Plan(BaseModel):
 CITY = Elicitation("city", City)
 
 
-def do(what: str) -> str:
-    DONE.append(what)
-    return what
-
-
 @tool(elicits=[CITY])
 async def plan(ctx: BranchContext, who: str) -> str:
     """Ask two questions, one after the other, and do something before each."""
-    await ctx.step(do, "first", undo=lambda _: do("undone"))
+    await ctx.step(note, "first", undo=lambda _: note("undone"))
     where = await ctx.elicit(CITY, f"Where to, {who}?")
     if not isinstance(where, Accepted):
         return f"no city ({where.action})"
-    await ctx.step(do, "second")
+    await ctx.step(note, "second")
     stay = await ctx.elicit(Stay, "How long?")
     if not isinstance(stay, Accepted):
         return f"no stay ({stay.action})"

@@ -10,21 +10,17 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch.tool import Tool
+from tests.diary import DONE
 from tests.durable.stores import Modelled
 from tests.mcp.harness import MODERN, Answers, accept, connected, serving, text_of
 from tests.sagas.harness import accepted, call_saga, resume_saga, text_in
 
-DONE: list[str] = []
+pytestmark = pytest.mark.usefixtures("nothing_done")
 WAITS = "Version '1' of the code started the call"
 
 
 class Number(BaseModel):
     n: int
-
-
-@pytest.fixture(autouse=True)
-def nothing_done() -> None:
-    DONE.clear()
 
 
 def reserve() -> None:

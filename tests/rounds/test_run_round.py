@@ -32,6 +32,7 @@ from anabranch.rounds import (
     run_round,
 )
 from anabranch.testing import ManualClock, MockModel, SequentialIds
+from tests.diary import DONE
 from tests.durable.stores import Modelled
 
 EmailText: TypeAlias = Annotated[str, Field(json_schema_extra={"format": "email"})]
@@ -66,21 +67,16 @@ class Wishes(BaseModel):
 STAY = Elicitation("stay", Stay)
 GUEST = Elicitation("guest", Guest)
 
-done: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_was_done() -> None:
-    done.clear()
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 def search(city: str) -> str:
-    done.append(f"search {city}")
+    DONE.append(f"search {city}")
     return f"hotel in {city}"
 
 
 def book(hotel: str, name: str, nights: int) -> str:
-    done.append(f"book {name}")
+    DONE.append(f"book {name}")
     return f"{nights} nights in {hotel} for {name}"
 
 
@@ -129,7 +125,7 @@ async def test_questions_of_one_round_come_together_as_answers_may(shared: Round
         **shared,
     )
     assert ended == Returned("2 nights in hotel in Rome for Ann")
-    assert done == ["search Rome", "book Ann"]
+    assert DONE == ["search Rome", "book Ann"]
 
 
 async def test_questions_are_answered_one_after_the_other(shared: RoundsKeywords) -> None:
@@ -143,7 +139,7 @@ async def test_questions_are_answered_one_after_the_other(shared: RoundsKeywords
         book_hotel, ROME, state=second.state, answers={WHO: accept(name="Ann")}, **shared
     )
     assert ended == Returned("2 nights in hotel in Rome for Ann")
-    assert done == ["search Rome", "book Ann"]
+    assert DONE == ["search Rome", "book Ann"]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +188,7 @@ async def test_an_invalid_answer_is_refused_before_anything_runs(
     assert refused.value.question == question
     assert problem in str(refused.value)
     assert "\n" not in str(refused.value)
-    assert done == ["search Rome"]
+    assert DONE == ["search Rome"]
     ended = await run_round(book_hotel, ROME, state=asked.state, answers=good, **shared)
     assert isinstance(ended, Returned)
 
@@ -283,7 +279,7 @@ async def test_every_kind_of_field_is_checked(
 async def test_a_first_round_takes_no_answers() -> None:
     with pytest.raises(InvalidAnswerError, match="answers need the state"):
         await run_round(book_hotel, ROME, answers={WHO: accept()}, keys=[KEY])
-    assert done == []
+    assert DONE == []
 
 
 async def test_arguments_are_checked_first() -> None:
@@ -457,7 +453,7 @@ async def test_a_store_is_given_by_its_url_and_closed(tmp_path: Path) -> None:
     for _ in range(2):
         ended = await run_round(book_hotel, ROME, state=asked.state, answers=answers, **shared)
         assert ended == Returned("2 nights in hotel in Rome for Ann")
-    assert done == ["search Rome", "book Ann"]
+    assert DONE == ["search Rome", "book Ann"]
 
 
 async def test_time_and_ids_are_given() -> None:

@@ -16,6 +16,7 @@ from anabranch import (
 from anabranch.mcp import Durability
 from anabranch.rounds import Asked, Returned, Rounds
 from anabranch.testing import ManualClock
+from tests.diary import DONE
 from tests.durable.stores import Modelled
 
 KEY = "a key of the tests, which is long enough"
@@ -26,25 +27,20 @@ class Confirm(BaseModel):
     ok: bool
 
 
-done: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_was_done() -> None:
-    done.clear()
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
 def reserve(seat: str) -> str:
-    done.append(f"reserve {seat}")
+    DONE.append(f"reserve {seat}")
     return seat
 
 
 def release(seat: str) -> None:
-    done.append(f"release {seat}")
+    DONE.append(f"release {seat}")
 
 
 def pay(seat: str) -> str:
-    done.append(f"pay {seat}")
+    DONE.append(f"pay {seat}")
     return f"ticket {seat}"
 
 
@@ -95,7 +91,7 @@ async def test_a_state_is_bound_to_tool_arguments_principal_and_audience(
             await rounds.run(called, arguments, state=asked.state, answers=YES, principal=principal)
         with pytest.raises(InvalidTokenError):
             await rounds.give_up(called, arguments, asked.state, principal=principal)
-    assert done == ["reserve 1A"]
+    assert DONE == ["reserve 1A"]
     rotated = Rounds(keys=[OTHER, KEY], store=store, audience="travel")
     ended = await rotated.run(book, SEAT, state=asked.state, answers=YES, principal="ann")
     assert ended == Returned("ticket 1A")
@@ -115,7 +111,7 @@ async def test_a_state_that_was_changed_is_refused(store: Modelled | None) -> No
     ):
         with pytest.raises(InvalidTokenError):
             await rounds.run(book, SEAT, state=forged, answers=YES)
-    assert done == ["reserve 1A"]
+    assert DONE == ["reserve 1A"]
 
 
 async def test_a_state_expires(store: Modelled | None) -> None:
@@ -144,12 +140,12 @@ async def test_with_a_store_a_round_that_is_repeated_does_nothing_twice() -> Non
     rounds = Rounds(keys=[KEY], store=Modelled())
     first, again = await begun(rounds, call_id="7"), await begun(rounds, call_id="7")
     assert first.questions == again.questions
-    assert done == ["reserve 1A"]
+    assert DONE == ["reserve 1A"]
     for state in (first.state, again.state, first.state):
         ended = await rounds.run(book, SEAT, state=state, answers=YES)
         assert ended == Returned("ticket 1A")
     assert await rounds.run(book, SEAT, state=first.state, answers=YES) == Returned("ticket 1A")
-    assert done == ["reserve 1A", "pay 1A"]
+    assert DONE == ["reserve 1A", "pay 1A"]
     with pytest.raises(InvalidTokenError):
         await rounds.run(book, SEAT, state=first.state, answers=NO)
 
@@ -158,7 +154,7 @@ async def test_a_call_id_is_for_one_call_of_one_principal() -> None:
     rounds = Rounds(keys=[KEY], store=Modelled())
     await begun(rounds, call_id="7", principal="ann")
     await begun(rounds, call_id="7", principal="bob")
-    assert done == ["reserve 1A"] * 2
+    assert DONE == ["reserve 1A"] * 2
     with pytest.raises(IdempotencyKeyError):
         await rounds.run(book, {"seat": "1B"}, call_id="7", principal="ann")
 
@@ -190,14 +186,14 @@ async def test_without_a_store_steps_after_a_state_run_each_time() -> None:
     asked = await begun(rounds)
     for _ in range(2):
         await rounds.run(book, SEAT, state=asked.state, answers=YES)
-    assert done == ["reserve 1A", "pay 1A", "pay 1A"]
+    assert DONE == ["reserve 1A", "pay 1A", "pay 1A"]
 
 
 async def test_a_call_that_is_given_up_is_undone(store: Modelled | None) -> None:
     rounds = Rounds(keys=[KEY], store=store)
     asked = await begun(rounds)
     assert await rounds.give_up(book, SEAT, asked.state)
-    assert done == ["reserve 1A", "release 1A"]
+    assert DONE == ["reserve 1A", "release 1A"]
 
 
 async def test_with_a_store_it_is_undone_once_and_over() -> None:
@@ -205,7 +201,7 @@ async def test_with_a_store_it_is_undone_once_and_over() -> None:
     asked = await begun(rounds)
     for _ in range(2):
         assert await rounds.give_up(book, SEAT, asked.state)
-    assert done == ["reserve 1A", "release 1A"]
+    assert DONE == ["reserve 1A", "release 1A"]
     with pytest.raises(CallExpiredError):
         await rounds.run(book, SEAT, state=asked.state, answers=YES)
 
@@ -215,7 +211,7 @@ async def test_a_call_that_has_ended_is_not_undone() -> None:
     asked = await begun(rounds)
     await rounds.run(book, SEAT, state=asked.state, answers=YES)
     assert await rounds.give_up(book, SEAT, asked.state)
-    assert done == ["reserve 1A", "pay 1A"]
+    assert DONE == ["reserve 1A", "pay 1A"]
 
 
 broken = [False]
@@ -224,7 +220,7 @@ broken = [False]
 def release_if_it_works(seat: str) -> None:
     if broken[0]:
         raise OSError("no line")
-    done.append(f"release {seat}")
+    DONE.append(f"release {seat}")
 
 
 @tool
@@ -248,7 +244,7 @@ async def test_an_undo_that_fails_is_said_and_tried_again(store: Modelled | None
     else:
         clock.advance(60)
         assert await rounds.expire(hold) == 1
-    assert done == ["reserve 1A", "release 1A"]
+    assert DONE == ["reserve 1A", "release 1A"]
 
 
 async def test_a_call_that_is_not_continued_in_time_is_undone() -> None:
@@ -258,7 +254,7 @@ async def test_a_call_that_is_not_continued_in_time_is_undone() -> None:
     assert await rounds.expire(book) == 0
     clock.advance(61)
     assert await rounds.expire(book) == 1
-    assert done == ["reserve 1A", "release 1A"]
+    assert DONE == ["reserve 1A", "release 1A"]
     with pytest.raises(CallExpiredError):
         await rounds.run(book, SEAT, state=asked.state, answers=YES)
 

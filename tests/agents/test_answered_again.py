@@ -128,7 +128,7 @@ async def test_an_answer_has_any_form_that_rounds_take(
     given: AnswerLike, stores_first: bool
 ) -> None:
     here, setting = await office(None)
-    question = await interrupted(setting, here)
+    question = await asked_by(setting, here)
     if stores_first:
         await setting.agent.add_answer(question.id, given)
     await setting.agent.answer(question.id, given)
@@ -142,7 +142,7 @@ async def test_a_value_that_is_no_answer_is_refused_and_the_question_stays_open(
     given: Any,
 ) -> None:
     here, setting = await office(None)
-    question = await interrupted(setting, here)
+    question = await asked_by(setting, here)
     for answer in (setting.agent.answer, setting.agent.add_answer):
         with pytest.raises(InvalidAnswerError, match=r'it must be \{"action": "accept", "content"'):
             await answer(question.id, given)

@@ -1,6 +1,7 @@
 """A default that a function makes: each round has the value of the first one."""
 
 import itertools
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter
@@ -25,7 +26,7 @@ class Order(BaseModel):
     ("type_", "draws"),
     [(Item, False), (Order, True), (list[Order], True), (dict[str, Item], False)],
 )
-def test_only_a_type_with_a_default_that_may_differ_has_a_codec(type_: object, draws: bool) -> None:
+def test_only_a_type_with_a_default_that_may_differ_has_a_codec(type_: Any, draws: bool) -> None:
     assert (drawn_codec(TypeAdapter(type_)) is not None) == draws
 
 

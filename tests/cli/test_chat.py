@@ -12,8 +12,8 @@ import pytest
 
 from anabranch._terminal import STILL_RUNNING
 from anabranch.chat._terminal.input_lines import piped_lines
-from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._chatting import ChatOptions, command_to_continue
+from anabranch.cli._option_groups import TurnOptions
 from tests.cli.chats import TARGET, Desk
 from tests.patience import PATIENCE
 

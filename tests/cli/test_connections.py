@@ -9,9 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch.cli import main
-from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._combined_server import ServerRecipe
-from anabranch.cli._serve_command import AgentTools, Persistence
+from anabranch.cli._option_groups import AgentTools, Persistence, TurnOptions
 from anabranch.cli._web_commands import AgentOptions
 from anabranch.errors import StoreError
 from anabranch.stores import open_branch_store, open_memory_store, open_stores

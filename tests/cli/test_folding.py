@@ -12,7 +12,7 @@ from mcp import Client
 from anabranch.cli import _memory
 from anabranch.cli._combined_server import ServerRecipe
 from anabranch.cli._memory import open_bank, open_branches
-from anabranch.cli._serve_command import AgentTools, Persistence
+from anabranch.cli._option_groups import AgentTools, Persistence
 from anabranch.folding import BranchService
 from anabranch.memory import Draft, ReasoningBank
 from anabranch.stores import open_branch_store, open_memory_store

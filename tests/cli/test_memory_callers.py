@@ -8,7 +8,7 @@ import pytest
 from mcp import Client
 
 from anabranch.cli._combined_server import ServerRecipe
-from anabranch.cli._serve_command import AgentTools, Persistence
+from anabranch.cli._option_groups import AgentTools, Persistence
 from tests.cli.http_server import guarded, serving
 from tests.mcp.harness import bearing
 

@@ -12,7 +12,7 @@ from uvicorn.config import STARTUP_FAILURE
 from anabranch._budget import Limits
 from anabranch.cli._combined_server import ServerRecipe, opens, seal_probe, seals_with, tool_names
 from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._serve_command import Asking, Persistence
+from anabranch.cli._option_groups import Asking, Persistence
 from anabranch.cli._serving import WorkerApp, not_used
 from anabranch.cli._stores import read_keys
 from anabranch.cli._targets import identity_of, name_of

@@ -15,7 +15,7 @@ from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, tool
 from anabranch.cli._combined_server import assemble, server_options, tool_names
-from anabranch.cli._serve_command import Asking, Persistence
+from anabranch.cli._option_groups import Asking, Persistence
 from anabranch.cli._targets import Found
 from anabranch.mcp import install
 from anabranch.stores import open_store

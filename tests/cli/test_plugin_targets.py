@@ -11,8 +11,8 @@ import pytest
 from anabranch._terminal import UsageError
 from anabranch.agents import CalledTool
 from anabranch.chat import Plugin
-from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._chat_parts import tools_of
+from anabranch.cli._option_groups import TurnOptions
 from anabranch.cli._targets import load
 from tests.chat.web import message, resume
 from tests.chat.web import run as run_turn

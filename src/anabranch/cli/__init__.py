@@ -7,7 +7,7 @@
     _reloading.py                     the tools of anabranch dev, loaded again when they change
     _tool_summaries.py                the tools of a target in words, for list and inspect
     _calling.py, _checking.py         the work of anabranch call and anabranch check
-    _serve_command.py                 anabranch serve, and its options
+    _serve_command.py                 anabranch serve
     _serving.py                       its work, in one process or several
     _combined_server.py               all tools and servers of the targets, as one server
     _endpoint.py                      where a server listens, and its number of processes
@@ -24,7 +24,8 @@
     _memory_commands.py               anabranch memory: notes from earlier work
     _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen
 
-    _options.py                       options that several commands share, and the reading of their texts
+    _options.py                       options that several commands share, and the reading of their texts;
+                                      _option_groups.py: groups of options
     _memory.py                        the memory and the branches that --memory and --folding open
     _answering.py                     a tool's arguments, and the answerer of its questions
     _targets.py                       the forms of a TARGET, and the loading of its tools

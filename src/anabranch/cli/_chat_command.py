@@ -1,75 +1,20 @@
-"""``anabranch chat``: a chat session at the terminal, or driven by a script.
-
-``anabranch web`` and ``anabranch worker`` share the options of turns.
-"""
+"""``anabranch chat``: a chat session at the terminal, or driven by a script."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
+from anabranch.cli._option_groups import TurnOptions
 from anabranch.cli._options import (
     ChatTargets,
-    Foldable,
     Model,
-    Remembering,
     Store,
-    Variables,
-    limits_of,
 )
-
-if TYPE_CHECKING:
-    from anabranch._budget import Limits
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnOptions:
-    """The options of an agent's turns, and of its tools."""
-
-    max_tokens: Annotated[
-        int | None,
-        Parameter(help="Maximum tokens of one turn, with its replies, branches and tools."),
-    ] = None
-    max_depth: Annotated[
-        int | None, Parameter(help="Maximum depth of nested branches in a turn, and in a call.")
-    ] = None
-    timeout: Annotated[
-        float | None, Parameter(help="Maximum seconds of one branch, and of one call of a tool.")
-    ] = None
-    header: Annotated[
-        list[str] | None,
-        Parameter(
-            help="Header of the requests to the server at a URL, as 'Name: value'. Repeatable.",
-            negative=(),
-        ),
-    ] = None
-    env: Variables = None
-    tools: Annotated[
-        list[str] | None,
-        Parameter(
-            help="Tool to offer, by name or by a pattern such as 'issues_*'. Repeatable. Default: all "
-            "tools.",
-            negative=(),
-        ),
-    ] = None
-    without: Annotated[
-        list[str] | None,
-        Parameter(help="Tool to leave out, by name or by a pattern. Repeatable.", negative=()),
-    ] = None
-    folding: Foldable = False
-    memory: Remembering = False
-
-    def limits(self) -> Limits:
-        """Return the limits of turns and of the calls of their tools."""
-        if self.max_tokens == 0:
-            raise UsageError("A turn needs tokens. Give --max-tokens 1 or more.")
-        return limits_of(self.max_tokens, self.max_depth, self.timeout)
 
 
 def chat_command(

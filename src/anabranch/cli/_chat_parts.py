@@ -19,9 +19,9 @@ from anabranch.agents import AgentTool, BranchSelf, Folding, RemoteTools, ToolCh
 from anabranch.agents import Model as AgentModel
 from anabranch.chat import Plugin, make_plugin
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._demo_tool import Outcome, PickCard, pick_card
 from anabranch.cli._memory import learning, open_bank, open_branches
+from anabranch.cli._option_groups import TurnOptions
 from anabranch.cli._options import headers_of, store_url, variables_of
 from anabranch.cli._stores import open_engine
 from anabranch.cli._targets import Found, is_server, load

@@ -37,7 +37,6 @@ from anabranch.chat import (
     run_lines,
     send,
 )
-from anabranch.cli._chat_command import TurnOptions
 from anabranch.cli._chat_parts import (
     ChatModels,
     ChatParts,
@@ -46,6 +45,7 @@ from anabranch.cli._chat_parts import (
     opened_model,
     parts_around,
 )
+from anabranch.cli._option_groups import TurnOptions
 from anabranch.cli._options import MODEL, STORE, of_tools, store_url
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError

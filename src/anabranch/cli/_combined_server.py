@@ -19,8 +19,8 @@ from anabranch._asking import Sampler
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal import UsageError
 from anabranch.cli._answering import open_sampler
+from anabranch.cli._option_groups import AgentTools, Asking, Persistence
 from anabranch.cli._options import store_url
-from anabranch.cli._serve_command import AgentTools, Asking, Persistence
 from anabranch.cli._targets import Found, is_fastmcp, load, name_of
 from anabranch.errors import StoreError
 from anabranch.mcp import (

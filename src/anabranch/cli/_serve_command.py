@@ -1,122 +1,22 @@
-"""``anabranch serve``: the tools of some targets as an MCP server, over stdio or HTTP.
-
-The options for calls, questions and our own tools are groups, which worker processes can unpickle.
-"""
+"""``anabranch serve``: the tools of some targets as an MCP server, over stdio or HTTP."""
 
 from __future__ import annotations
 
 import logging
 import math
 import os
-from dataclasses import dataclass, field
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
 from anabranch.cli._endpoint import Endpoint
+from anabranch.cli._option_groups import AgentTools, Asking, Persistence
 from anabranch.cli._options import (
-    STORE,
     CallLimits,
-    CodeVersion,
-    Foldable,
     Model,
-    Remembering,
     SourceTarget,
 )
-from anabranch.mcp import GRACE, HEARTBEAT, TTL, SamplerMode
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True)
-class Persistence:
-    """The options for storing and ending calls."""
-
-    store: Annotated[
-        str | None,
-        Parameter(
-            env_var=STORE,
-            help="Store of calls, so that effects happen once even if clients repeat requests: "
-            "sqlite:///path, postgresql://…, or memory:. Default: no store.",
-        ),
-    ] = field(default=None, repr=False)
-    ttl: Annotated[float, Parameter(help="Seconds that a user has for one round of questions.")] = (
-        TTL
-    )
-    continue_calls: Annotated[
-        bool,
-        Parameter(
-            help="With a store, offer the tool continue_call, which continues calls with more rounds "
-            "of questions than clients allow."
-        ),
-    ] = True
-    grace: Annotated[
-        float,
-        Parameter(help="Seconds for ending and undoing running calls when the server stops."),
-    ] = GRACE
-    max_running: Annotated[
-        int | None,
-        Parameter(
-            help="Maximum concurrent calls in one process. The server refuses further calls, and "
-            "names the time after which the client may retry. Default: no limit."
-        ),
-    ] = None
-    version: CodeVersion = None
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """The options for asking clients."""
-
-    sampler_mode: Annotated[
-        SamplerMode,
-        Parameter(
-            help="own: the --model answers every sample. prefer-client: the --model answers if the "
-            "client cannot sample, or refuses."
-        ),
-    ] = "own"
-    ask_fallback: Annotated[
-        bool,
-        Parameter(
-            help="For clients that show no questions, ask their users in the conversation: results "
-            "list the questions, and the tool answer_questions takes the answers.",
-            negative=(),
-        ),
-    ] = False
-    ask_url: Annotated[
-        str | None,
-        Parameter(
-            help="Address under which users reach this server, such as https://tools.example.org. With"
-            " --ask-fallback and --store, over HTTP, results then link to pages with the forms."
-        ),
-    ] = None
-    sagas: Annotated[
-        bool, Parameter(help="Offer the methods tools/callSaga and tools/resumeSaga.")
-    ] = True
-    heartbeat: Annotated[
-        float,
-        Parameter(
-            help="Seconds between progress notifications to a client of MCP up to 2025-11-25 whose "
-            "user has an open question, so that the client restarts its timeout. 0 sends none."
-        ),
-    ] = HEARTBEAT
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True)
-class AgentTools:
-    """The options for tools of this library that a server offers to agents."""
-
-    folding: Foldable = False
-    memory: Remembering = False
-    shared_memory: Annotated[
-        str | None,
-        Parameter(
-            help="Name of a project, for --memory: all callers read its notes, and add notes with "
-            'scope="project". Default: callers with different tokens share no notes.',
-        ),
-    ] = None
 
 
 def serve_command(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
-from anabranch.cli._chat_command import TurnOptions
+from anabranch.cli._option_groups import TurnOptions
 from anabranch.cli._options import (
     AccessLog,
     ChatTargets,

@@ -133,10 +133,6 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: tool(partial(book)),
         "@tool takes an async function with a name; it was given an object of type partial",
     ),
-    "one key": (
-        lambda: create_server("shop", [BOOK], keys="a secret of at least thirty-two bytes"),
-        "keys= takes a list of secrets; it was given one text",
-    ),
     "a time to live in words": (
         lambda: create_server("shop", [BOOK], ttl="10m"),  # type: ignore[arg-type]
         "ttl= takes a number of seconds; it was given the text '10m'",

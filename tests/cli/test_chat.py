@@ -1,17 +1,13 @@
 """``anabranch chat``, led by scripts and pipes."""
 
-import asyncio
 import json
-import os
 import signal
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
 
 from anabranch._terminal import STILL_RUNNING
-from anabranch.chat._terminal.input_lines import piped_lines
 from anabranch.cli._chatting import ChatOptions, command_to_continue
 from anabranch.cli._option_groups import TurnOptions
 from tests.cli.chats import TARGET, Desk
@@ -235,23 +231,3 @@ def test_the_command_to_continue_repeats_the_given_options() -> None:
         " --header 'Authorization: …' --env MAPS_KEY --env 'MAPS_URL=…' --max-depth 2 --folding"
     )
     assert command_to_continue(ChatOptions(store="memory:"), "t") is None
-
-
-def test_a_pipe_whose_lines_are_left_ends_quietly_with_its_chat(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    failed: list[threading.ExceptHookArgs] = []
-    monkeypatch.setattr(threading, "excepthook", failed.append)
-    reader, writer = os.pipe()
-    os.write(writer, b"one\ntwo\nthree\n")
-    os.close(writer)
-
-    async def chat() -> list[threading.Thread]:
-        assert await piped_lines(reader).next("> ") == "one"
-        return [each for each in threading.enumerate() if each.name == "anabranch chat input"]
-
-    for thread in asyncio.run(chat()):
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-    os.close(reader)
-    assert failed == []

@@ -128,8 +128,6 @@ class ServerOptions:
             self._check_ask_url(self.ask_url)
 
     def _check_kinds(self) -> None:
-        if isinstance(self.keys, str | bytes):  # a sequence of its letters
-            raise TypeError("keys= takes a list of secrets; it was given one text.")
         for name, seconds in {"ttl": self.ttl, "grace": self.grace}.items():
             if not isinstance(seconds, int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
                 raise wrong_kind(f"{name}=", "a number of seconds", seconds)

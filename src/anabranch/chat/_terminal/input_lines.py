@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TextIO
@@ -133,6 +134,10 @@ def read_script(path: Path) -> ScriptedLines:
         raise UsageError(f"The script {path} is not text in UTF-8.") from None
 
 
+CLOSED_WITHIN = 1.0
+"""Seconds after the end of a chat until the thread that reads its input ends."""
+
+
 def piped_lines(descriptor: int) -> ScriptedLines:
     """Return the lines of a file descriptor, each read on demand.
 
@@ -154,15 +159,18 @@ def piped_lines(descriptor: int) -> ScriptedLines:
         """Wait until the chat has taken the line before; return whether the chat still runs."""
         putting = lines.put(line)
         try:
-            asyncio.run_coroutine_threadsafe(putting, loop).result()
+            taken = asyncio.run_coroutine_threadsafe(putting, loop)
+            while not loop.is_closed():  # a loop that closes drops work that it has not begun
+                with suppress(TimeoutError):
+                    taken.result(CLOSED_WITHIN)
+                    return True
         except CancelledError:
-            return False
+            pass
         except RuntimeError:
-            putting.close()
             if not loop.is_closed():
                 raise
-            return False
-        return True
+        putting.close()
+        return False
 
     threading.Thread(target=read, name="anabranch chat input", daemon=True).start()
     return ScriptedLines(more=lines)

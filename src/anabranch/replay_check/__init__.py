@@ -7,7 +7,7 @@ round twice, and reports the differences.
     _rules.py, _call_rules.py         the rules, and the calls that they concern
     _sources.py, _scopes.py           modules, and the names that they bind
     _values.py                        the value of an expression
-    _asks.py                          questions, and the state of a check
+    _asks.py, _check.py               questions; the state of a check, and its visitor of a function
     _suspension.py, _background.py    the code around questions, and work during a question
     _misuse.py                        wrong uses of a context, and mutations
     _static_check.py                  the functions of a tool

@@ -1,4 +1,4 @@
-"""Finds the calls that ask a question, and holds the state of a running check.
+"""Finds the calls that ask a question.
 
 A question is asked by a method of a context, or by a function that asks. The search follows contexts
 from call to call. A call that passes its context to a function without known source counts as asking.
@@ -9,16 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from anabranch.replay_check._rules import RULES, Finding
 from anabranch.replay_check._scopes import (
-    Class,
     Context,
     ContextMethod,
     Function,
     Scope,
     parameters_of,
 )
-from anabranch.replay_check._sources import Library
 from anabranch.replay_check._values import Values
 
 ASKS = frozenset({"sample", "elicit", "elicit_url", "converse", "sleep", "sleep_until"})
@@ -125,59 +122,3 @@ def _parameters(function: Function) -> list[str]:
     """Return the names of the parameters that a caller gives, without ``self`` of a method."""
     names = [arg.arg for arg in parameters_of(function.node)]
     return names[1:] if function.owner is not None else names
-
-
-class Check:
-    """A running check of ``root``, the function that every round runs; its owner is the tool's class.
-
-    Attributes:
-        findings: the findings so far, each once.
-        pending: the functions to read next.
-    """
-
-    def __init__(self, library: Library, root: Function) -> None:
-        self.findings: dict[Finding, None] = {}
-        self.pending: list[Function] = []
-        self.values: Values = Values(library)
-        self.asks: Asks = Asks(self.values)
-        self._root = root
-        self._done: set[tuple[Scope, Class | None, int]] = set()
-
-    def emit(
-        self, rule: str, node: ast.stmt | ast.expr, scope: Scope, found: str | None = None
-    ) -> None:
-        """Report ``node``, unless its line is marked as safe; ``found`` names the code."""
-        if not scope.module.is_safe(node):
-            reason, fix = RULES[rule]
-            name = found or f"`{name_of(node)}`"
-            place = scope.module.path, node.lineno, node.col_offset + 1
-            self.findings[Finding(rule, *place, reason.format(name), fix)] = None
-
-    def follow(self, function: Function) -> None:
-        """Queue a function for the check, again if more of its parameters prove to be contexts."""
-        if function.scope.module.is_safe_function(function.node):
-            return
-        contexts = sum(scope is function.scope for scope, _ in self.values.contexts)
-        state = (function.scope, function.owner, contexts)
-        if state not in self._done:
-            self._done.add(state)
-            if function.owner is not None:
-                self.values.owners[function.scope] = function.owner
-            self.pending.append(function)
-
-    def is_shared(self, scope: Scope) -> bool:
-        """Return whether the names that a scope binds outlive one run of the body."""
-        return scope.parent is None or scope.encloses(self._root.scope)
-
-    def is_tool(self, cls: Class) -> bool:
-        return cls == self._root.owner
-
-
-class Part:
-    """The base class of a check's parts; each part checks one group of rules."""
-
-    def __init__(self, check: Check) -> None:
-        self._check = check
-        self._values = check.values
-        self._asks = check.asks
-        self._emit = check.emit

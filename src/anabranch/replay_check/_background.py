@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Sequence
 
-from anabranch.replay_check._asks import Part, given_in, own_nodes
+from anabranch.replay_check._asks import given_in, own_nodes
+from anabranch.replay_check._check import Part
 from anabranch.replay_check._scopes import Context, Function, Instance, Scope
 from anabranch.replay_check._values import Value
 
@@ -27,27 +28,30 @@ _WITH = (ast.With, ast.AsyncWith)
 
 
 class Background(Part):
-    def check_call(self, call: ast.Call, scope: Scope) -> None:
+    def check_call(self, call: ast.Call) -> None:
         """Report background work in a function that asks: a task without steps, or a client."""
-        started = self._started(call, scope)
-        if started and not self._is_durable(started, scope) and self._asks.first(scope.body, scope):
-            self._emit(RULE, call, scope)
+        scope, started = self._scope, self._started(call)
+        if started and not self._is_durable(started) and self._asks.first(scope.body, scope):
+            self._emit(RULE, call)
         match call.func:
             case ast.Attribute(client, "__aenter__"):
-                self._check_client(client, scope.body, scope)
+                self._check_client(client, scope.body)
             case ast.Attribute(stack, "enter_async_context" | "enter_context") if call.args:
-                self._check_client(call.args[0], _block_of(stack, call, scope), scope)
+                self._check_client(call.args[0], _block_of(stack, call, scope))
             case _:
                 pass
 
-    def check_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
-        """Report a client whose tasks run while a question in its ``with`` block is open."""
+    def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
-            self._check_client(item.context_expr, node.body, scope)
+            self._check_client(item.context_expr, node.body)
+        self.generic_visit(node)
 
-    def _check_client(self, entered: ast.expr, during: Sequence[ast.AST], scope: Scope) -> None:
-        if self._opens_client(entered, scope) and self._asks.first(during, scope) is not None:
-            self._emit(RULE, entered, scope)
+    visit_AsyncWith = visit_With
+
+    def _check_client(self, entered: ast.expr, during: Sequence[ast.AST]) -> None:
+        """Report a client whose tasks run while a question is open."""
+        if self._opens_client(entered, self._scope) and self._asks.first(during, self._scope):
+            self._emit(RULE, entered)
 
     def _opens_client(self, entered: ast.expr, scope: Scope, seen: tuple[Value, ...] = ()) -> bool:
         """Return whether ``entered`` opens a client, directly or through a helper."""
@@ -66,17 +70,18 @@ class Background(Part):
             for call in _calls_in(helper)
         )
 
-    def _started(self, call: ast.Call, scope: Scope) -> ast.expr | None:
+    def _started(self, call: ast.Call) -> ast.expr | None:
         """Return the coroutine that ``call`` starts in a task, or ``None``."""
-        name = self._values.external(call.func, scope)
+        name = self._values.external(call.func, self._scope)
         if call.args and STARTS.fullmatch(name):
             return call.args[0]
         if call.args and STARTS_SOON.fullmatch(name):
             return ast.Call(func=call.args[0], args=call.args[1:], keywords=[])
         return None
 
-    def _is_durable(self, started: ast.expr, scope: Scope) -> bool:
+    def _is_durable(self, started: ast.expr) -> bool:
         """Return whether a task asks, or gets the context and may do its work in steps."""
+        scope = self._scope
         if self._asks.directly(started, scope) or self._asks.first([started], scope) is not None:
             return True
         given = given_in(started) if isinstance(started, ast.Call) else []

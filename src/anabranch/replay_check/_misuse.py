@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 
 from anabranch._context import BranchContext
-from anabranch.replay_check._asks import Part, name_of
-from anabranch.replay_check._scopes import Assigned, Class, ContextMethod, External, Instance, Scope
+from anabranch.replay_check._asks import name_of
+from anabranch.replay_check._check import Part
+from anabranch.replay_check._scopes import Assigned, Class, ContextMethod, External, Instance
 
 AWAITED = frozenset({
     "branch", "call_tool", "converse", "elicit", "elicit_url", "gather", "log", "notify", "patched",
@@ -35,63 +36,69 @@ SCHEMAS = frozenset({"message", "response_type", "schema"})
 
 
 class Misuse(Part):
-    def check_statement(self, node: ast.Expr, scope: Scope) -> None:
-        """Report an operation that is a statement without ``await``, and so never starts."""
-        self._check_awaited(node.value, node.value, scope)
+    def visit_Expr(self, node: ast.Expr) -> None:
+        self._check_awaited(node.value, node.value)
+        self.generic_visit(node)
 
-    def check_condition(self, test: ast.expr, scope: Scope) -> None:
+    def visit_If(self, node: ast.If | ast.While | ast.IfExp) -> None:
+        self._check_condition(node.test)
+        self.generic_visit(node)
+
+    visit_While = visit_IfExp = visit_If
+
+    def _check_condition(self, test: ast.expr) -> None:
         """Report an operation that a condition uses without ``await``, and that is always true."""
         if isinstance(test, ast.BoolOp):
             for each in test.values:
-                self.check_condition(each, scope)
+                self._check_condition(each)
         elif isinstance(test, ast.UnaryOp):
-            self.check_condition(test.operand, scope)
+            self._check_condition(test.operand)
         else:
-            self._check_awaited(self._values.origin(test, scope), test, scope)
+            self._check_awaited(self._values.origin(test, self._scope), test)
 
-    def check_attribute(self, node: ast.Attribute, scope: Scope) -> None:
+    def visit_Attribute(self, node: ast.Attribute) -> None:
         """Check the attributes that are read from a context, an operation, or an answer."""
-        origin = self._values.origin(node.value, scope)
+        origin = self._values.origin(node.value, self._scope)
         if isinstance(node.ctx, ast.Load):
-            method = self._values.of(node, scope)
+            method = self._values.of(node, self._scope)
             if isinstance(method, ContextMethod):
-                self._check_name(method.name, node, scope)
+                self._check_name(method.name, node)
             elif node.attr not in OF_COROUTINES:
-                self._check_awaited(origin, node, scope)
-        if node.attr != "data" or not isinstance(origin, ast.Await):
-            return
-        if self._operation(origin.value, scope) == "elicit":
-            self._foreign(node, f"{name_of(node.value)}.content", scope)
+                self._check_awaited(origin, node)
+        awaited = self._operation(origin.value) if isinstance(origin, ast.Await) else ""
+        if node.attr == "data" and awaited == "elicit":
+            self._foreign(node, f"{name_of(node.value)}.content")
+        self.generic_visit(node)
 
-    def check_call(self, node: ast.Call, scope: Scope) -> None:
+    def check_call(self, call: ast.Call) -> None:
         """Check the order of the arguments of ``ctx.elicit``."""
-        if self._operation(node, scope) != "elicit":
+        if self._operation(call) != "elicit":
             return
-        swapped = any(keyword.arg in SCHEMAS for keyword in node.keywords)
-        if len(node.args) > 1 and isinstance(node.args[0], ast.Constant | ast.JoinedStr):
-            model = self._values.of(node.args[1], scope)
+        swapped = any(keyword.arg in SCHEMAS for keyword in call.keywords)
+        if len(call.args) > 1 and isinstance(call.args[0], ast.Constant | ast.JoinedStr):
+            model = self._values.of(call.args[1], self._scope)
             builtin = isinstance(model, External) and model.name.startswith("builtins.str()")
             swapped |= isinstance(model, Class | External) and not builtin
         if swapped:
-            self._emit("swapped-arguments", node, scope)
+            self._emit("swapped-arguments", call)
 
-    def _check_awaited(self, made: ast.expr, used: ast.expr, scope: Scope) -> None:
+    def _check_awaited(self, made: ast.expr, used: ast.expr) -> None:
         """Report ``used`` if it uses an operation, ``made``, in place of the operation's value."""
-        if self._operation(made, scope) in AWAITED:
-            self._emit("not-awaited", used, scope, f"`{name_of(made)}`")
+        if self._operation(made) in AWAITED:
+            self._emit("not-awaited", used, f"`{name_of(made)}`")
 
-    def _check_name(self, name: str, node: ast.Attribute, scope: Scope) -> None:
+    def _check_name(self, name: str, node: ast.Attribute) -> None:
         if name in FOREIGN:
-            self._foreign(node, FOREIGN[name], scope)
+            self._foreign(node, FOREIGN[name])
         elif name not in FIELDS and not hasattr(BranchContext, name):
-            self._emit("unknown-operation", node, scope)
+            self._emit("unknown-operation", node)
 
-    def _foreign(self, node: ast.expr, here: str, scope: Scope) -> None:
-        self._emit("foreign-spelling", node, scope, f"`{name_of(node)}` is spelled `{here}`")
+    def _foreign(self, node: ast.expr, here: str) -> None:
+        self._emit("foreign-spelling", node, f"`{name_of(node)}` is spelled `{here}`")
 
-    def _operation(self, node: ast.expr, scope: Scope) -> str:
+    def _operation(self, node: ast.expr) -> str:
         """Return the name of the context's method that ``node`` calls, or ""."""
-        method = self._values.of(node.func, scope) if isinstance(node, ast.Call) else None
+        method = self._values.of(node.func, self._scope) if isinstance(node, ast.Call) else None
         return method.name if isinstance(method, ContextMethod) else ""
 
 
@@ -113,29 +120,46 @@ MUTATORS = frozenset({
 class Mutations(Part):
     """Reports assignments and method calls that change globals or the tool."""
 
-    def check_target(self, target: ast.expr, node: ast.stmt, scope: Scope) -> None:
-        if isinstance(target, ast.Tuple | ast.List):
-            for each in target.elts:
-                self.check_target(each, node, scope)
-        elif isinstance(target, ast.Starred):
-            self.check_target(target.value, node, scope)
-        else:
-            self._check_change(target, node, scope, whole=True)
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._check_target(target, node)
+        super().visit_Assign(node)
 
-    def check_call(self, node: ast.Call, scope: Scope) -> None:
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._check_target(node.target, node)
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self._check_target(node.target, node)
+        super().visit_AnnAssign(node)
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            self._check_target(target, node)
+        self.generic_visit(node)
+
+    def check_call(self, call: ast.Call) -> None:
         """Check a call of a method that changes a container."""
-        match node.func:
+        match call.func:
             case ast.Attribute(changed, name) if name in MUTATORS:
-                if self._values.external(changed, scope) in CONTAINERS:
-                    self._check_change(changed, node, scope, whole=False)
+                if self._values.external(changed, self._scope) in CONTAINERS:
+                    self._check_change(changed, call, whole=False)
             case _:
                 pass
 
-    def _check_change(
-        self, target: ast.expr, node: ast.stmt | ast.expr, scope: Scope, *, whole: bool
-    ) -> None:
+    def _check_target(self, target: ast.expr, node: ast.stmt) -> None:
+        if isinstance(target, ast.Tuple | ast.List):
+            for each in target.elts:
+                self._check_target(each, node)
+        elif isinstance(target, ast.Starred):
+            self._check_target(target.value, node)
+        else:
+            self._check_change(target, node, whole=True)
+
+    def _check_change(self, target: ast.expr, node: ast.stmt | ast.expr, *, whole: bool) -> None:
         """Report a change of an object that outlives the run; ``whole`` if the target may bind a name."""
-        root = target
+        root, scope = target, self._scope
         while isinstance(root, ast.Attribute | ast.Subscript):
             root = root.value
         if not isinstance(root, ast.Name):
@@ -145,6 +169,6 @@ class Mutations(Part):
         value = self._values.of(root, scope)
         where, bindings = scope.find(root.id) or (scope, ())
         if isinstance(value, Instance) and self._check.is_tool(value.cls) and root is not target:
-            self._emit("self-mutation", node, scope, f"`{name_of(target)}`")
+            self._emit("self-mutation", node, f"`{name_of(target)}`")
         elif self._check.is_shared(where) and any(isinstance(it, Assigned) for it in bindings):
-            self._emit("global-mutation", node, scope, f"`{name_of(target)}`")
+            self._emit("global-mutation", node, f"`{name_of(target)}`")

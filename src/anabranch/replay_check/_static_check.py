@@ -1,9 +1,7 @@
 """The static check: reads a tool's body, and every function that runs with it in every round.
 
-The check runs no part of the tool. Every call is looked up in the tables of ``_call_rules.py``; the
-tool's own functions are followed. The functions of steps run once and are not checked, nor are
-``before`` and ``after``, which are steps; the body evaluates the other arguments of a step in every
-round.
+The check runs no part of the tool. The check skips the functions of steps, and ``before`` and
+``after``, which are steps.
 """
 
 from __future__ import annotations
@@ -13,9 +11,10 @@ import inspect
 from types import FunctionType
 from typing import Any, cast
 
-from anabranch.replay_check._asks import Check, given_in, name_of
+from anabranch.replay_check._asks import given_in, name_of
 from anabranch.replay_check._background import Background
 from anabranch.replay_check._call_rules import rule_of, rule_of_unknown
+from anabranch.replay_check._check import Check, Part
 from anabranch.replay_check._misuse import Misuse, Mutations
 from anabranch.replay_check._rules import Finding
 from anabranch.replay_check._scopes import (
@@ -27,7 +26,7 @@ from anabranch.replay_check._scopes import (
     Scope,
 )
 from anabranch.replay_check._sources import Library, NoSourceError
-from anabranch.replay_check._suspension import Comprehension, Suspension
+from anabranch.replay_check._suspension import Suspension
 from anabranch.replay_check._values import Value
 from anabranch.tool import FunctionTool, HandoffTool, Tool
 
@@ -61,9 +60,10 @@ def check_tool(tool: Tool[Any]) -> list[Finding]:
     check.follow(root)
     while check.pending:
         scope = check.pending.pop().scope
-        visitor = _BodyVisitor(check, scope)
-        for each in scope.body:
-            visitor.visit(each)
+        for part in (_Calls, Mutations, Suspension, Background, Misuse):
+            visitor = part(check, scope)
+            for each in scope.body:
+                visitor.visit(each)
     return sorted(check.findings, key=lambda found: (found.file, found.line, found.column))
 
 
@@ -97,95 +97,45 @@ def _class_of(tool: Tool[Any], library: Library, body: Scope) -> Class | None:
     return Class(scope.node, scope)
 
 
-class _BodyVisitor(ast.NodeVisitor):
-    def __init__(self, check: Check, scope: Scope) -> None:
-        self._check = check
-        self._values = check.values
-        self._scope = scope
-        self._mutations = Mutations(check)
-        self._suspension = Suspension(check)
-        self._background = Background(check)
-        self._misuse = Misuse(check)
-        self._in_step = False
+class _Calls(Part):
+    """Looks up each call in the tables of ``_call_rules.py``; follows the tool's own functions."""
 
-    # -- definitions, whose bodies are not run ---------------------------------------------------
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        for decorator in node.decorator_list:
-            self.visit(decorator)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        defaults = [default for default in node.args.kw_defaults if default is not None]
-        for expression in (*node.decorator_list, *node.args.defaults, *defaults):
-            self.visit(expression)
-
-    visit_AsyncFunctionDef = visit_FunctionDef
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        if self._in_step:
+    def check_call(self, call: ast.Call) -> None:
+        if self._scope.module.is_safe(call):
             return
-        outer, self._scope = self._scope, self._scope.module.scopes[node]
-        self.visit(node.body)
-        self._scope = outer
-
-    # -- calls -----------------------------------------------------------------------------------
-
-    def visit_Call(self, node: ast.Call) -> None:
-        value = self._values.of(node.func, self._scope)
-        if value == ContextMethod("step"):
-            self._step(node)
-            return
-        self._suspension.check_call(node, self._scope)
-        self._background.check_call(node, self._scope)
-        self._misuse.check_call(node, self._scope)
-        if not self._scope.module.is_safe(node):
-            self._check_call(node, value)
-            if not self._in_step:
-                self._follow_arguments(node, value)
-        self.generic_visit(node)
-
-    def _step(self, node: ast.Call) -> None:
-        """Check the arguments of a step, which every round evaluates; function and undo run once."""
-        outer = self._in_step
-        undos = [keyword for keyword in node.keywords if keyword.arg == "undo"]
-        for each in (*node.args, *node.keywords):
-            self._in_step = outer or each in (*node.args[:1], *undos)
-            self.visit(each)
-        self._in_step = outer
-
-    def _check_call(self, node: ast.Call, value: Value) -> None:
-        rule = None
+        value, rule = self._values.of(call.func, self._scope), None
         match value:
             case External(name=name):
-                rule = rule_of(name, node)
-                files = [each.value for each in node.keywords if each.arg == "file"]
+                rule = rule_of(name, call)
+                files = [each.value for each in call.keywords if each.arg == "file"]
                 if rule == "console-output" and not all(map(self._is_standard_stream, files)):
                     rule = None
             case Function():
-                self._follow_call(value, node)
+                self._follow_call(value, call)
             case Class():
                 for name in ("__init__", "__post_init__"):
-                    self._follow_call(self._values.attribute(Instance(value), name), node)
+                    self._follow_call(self._values.attribute(Instance(value), name), call)
             case None:
-                rule = rule_of_unknown(node.func)
+                rule = rule_of_unknown(call.func)
             case _:
                 pass
         if rule is not None:
-            self._check.emit(rule, node, self._scope, f"`{name_of(node.func)}()`")
-        self._mutations.check_call(node, self._scope)
+            self._emit(rule, call, f"`{name_of(call.func)}()`")
+        if not self._in_step:
+            self._follow_arguments(call, value)
 
     def _is_standard_stream(self, file: ast.expr) -> bool:
         return self._values.external(file, self._scope) in {"sys.stdout", "sys.stderr"}
 
-    def _follow_call(self, function: Value, node: ast.Call) -> None:
+    def _follow_call(self, function: Value, call: ast.Call) -> None:
         if isinstance(function, Function):
-            self._check.asks.follow_contexts(function, node, self._scope)
+            self._check.asks.follow_contexts(function, call, self._scope)
             self._check.follow(function)
 
-    def _follow_arguments(self, node: ast.Call, called: Value) -> None:
+    def _follow_arguments(self, call: ast.Call, called: Value) -> None:
         """Follow functions that are passed to other functions, which may call them."""
         method = called.name if isinstance(called, ContextMethod) else ""
-        for place, argument in enumerate(given_in(node)):
+        for place, argument in enumerate(given_in(call)):
             value = self._values.of(argument, self._scope)
             if method == "call_tool" and place == 0 and isinstance(value, Instance):
                 value = self._values.attribute(value, "client")
@@ -196,66 +146,4 @@ class _BodyVisitor(ast.NodeVisitor):
             elif isinstance(value, External) and isinstance(argument, ast.Name | ast.Attribute):
                 rule = rule_of(value.name)
                 if rule is not None:
-                    self._check.emit(rule, argument, self._scope)
-
-    # -- around questions ------------------------------------------------------------------------
-
-    def visit_Try(self, node: ast.Try | ast.TryStar) -> None:
-        self._suspension.check_try(node, self._scope)
-        self.generic_visit(node)
-
-    def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
-        self._suspension.check_with(node, self._scope)
-        self._background.check_with(node, self._scope)
-        self.generic_visit(node)
-
-    def visit_For(self, node: ast.For) -> None:
-        self._suspension.check_loop(node.iter, node.body, self._scope)
-        self.generic_visit(node)
-
-    def visit_ListComp(self, node: Comprehension) -> None:
-        self._suspension.check_comprehension(node, self._scope)
-        self.generic_visit(node)
-
-    visit_TryStar = visit_Try
-    visit_AsyncWith = visit_With
-    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
-
-    # -- uses of a context ----------------------------------------------------------------------
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        self._misuse.check_statement(node, self._scope)
-        self.generic_visit(node)
-
-    def visit_If(self, node: ast.If | ast.While | ast.IfExp) -> None:
-        self._misuse.check_condition(node.test, self._scope)
-        self.generic_visit(node)
-
-    visit_While = visit_IfExp = visit_If
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        self._misuse.check_attribute(node, self._scope)
-        self.generic_visit(node)
-
-    # -- mutations -------------------------------------------------------------------------------
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        for target in node.targets:
-            self._mutations.check_target(target, node, self._scope)
-        # A lambda with a name is an ordinary function.
-        if not (isinstance(node.value, ast.Lambda) and isinstance(node.targets[0], ast.Name)):
-            self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self._mutations.check_target(node.target, node, self._scope)
-        self.generic_visit(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self._mutations.check_target(node.target, node, self._scope)
-            self.visit(node.value)
-
-    def visit_Delete(self, node: ast.Delete) -> None:
-        for target in node.targets:
-            self._mutations.check_target(target, node, self._scope)
-        self.generic_visit(node)
+                    self._emit(rule, argument)

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from anabranch.replay_check._asks import CONVERSE, Part, name_of, own_nodes
+from anabranch.replay_check._asks import CONVERSE, name_of, own_nodes
+from anabranch.replay_check._check import Part
 from anabranch.replay_check._scopes import ContextMethod, Function, Scope
 
 CANCELLATION = frozenset({
@@ -41,40 +42,42 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 class Suspension(Part):
     # -- cancellation --------------------------------------------------------------------------
 
-    def check_try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
-        """Check the handlers around questions, and the code of a ``finally`` block."""
-        if self._asks.first(node.body, scope) is not None:
-            self._check_handlers(node.handlers, scope)
+    def visit_Try(self, node: ast.Try | ast.TryStar) -> None:
+        if self._asks.first(node.body, self._scope) is not None:
+            self._check_handlers(node.handlers)
         around = [*node.body, *node.handlers, *node.orelse]
-        if node.finalbody and self._asks.first(around, scope) is not None:
-            self._check_finally(node.finalbody, scope)
+        if node.finalbody and self._asks.first(around, self._scope) is not None:
+            self._check_finally(node.finalbody)
+        self.generic_visit(node)
 
-    def _check_handlers(self, handlers: Sequence[ast.ExceptHandler], scope: Scope) -> None:
-        caught = [each for each in handlers if self._catches_cancellation(each.type, scope)]
+    visit_TryStar = visit_Try
+
+    def _check_handlers(self, handlers: Sequence[ast.ExceptHandler]) -> None:
+        caught = [each for each in handlers if self._catches_cancellation(each.type)]
         for handler in caught[:1]:  # the cancellation does not reach the handlers below
             if not _raises_again(handler):
                 line, column = handler.lineno, handler.col_offset
                 place = ast.Pass(lineno=line, end_lineno=line, col_offset=column)
                 what = f"`except {name_of(handler.type)}`" if handler.type else "A bare `except`"
-                self._emit("swallowed-cancellation", place, scope, what)
+                self._emit("swallowed-cancellation", place, what)
 
-    def _catches_cancellation(self, caught: ast.expr | None, scope: Scope) -> bool:
+    def _catches_cancellation(self, caught: ast.expr | None) -> bool:
         if caught is None:
             return True
         if isinstance(caught, ast.Tuple):
-            return any(self._catches_cancellation(each, scope) for each in caught.elts)
-        return self._values.external(caught, scope) in CANCELLATION
+            return any(self._catches_cancellation(each) for each in caught.elts)
+        return self._values.external(caught, self._scope) in CANCELLATION
 
-    def _check_finally(self, body: Sequence[ast.stmt], scope: Scope) -> None:
-        asked = self._asks.first(body, scope)
+    def _check_finally(self, body: Sequence[ast.stmt]) -> None:
+        asked = self._asks.first(body, self._scope)
         if asked is not None:
-            self._emit("ask-in-finally", asked, scope)
+            self._emit("ask-in-finally", asked)
         for statement in body:
-            for node, where in own_nodes(statement, scope):
+            for node, scope in own_nodes(statement, self._scope):
                 if isinstance(node, ast.Return):
-                    self._emit("swallowed-cancellation", node, where, "`return` in a finally")
-                elif isinstance(node, ast.Await) and self._does_more_than_close(node, where):
-                    self._emit("await-in-finally", node, where)
+                    self._emit("swallowed-cancellation", node, "`return` in a finally")
+                elif isinstance(node, ast.Await) and self._does_more_than_close(node, scope):
+                    self._emit("await-in-finally", node)
 
     def _does_more_than_close(self, node: ast.Await, scope: Scope) -> bool:
         if not isinstance(node.value, ast.Call):
@@ -88,62 +91,71 @@ class Suspension(Part):
 
     # -- timeouts ------------------------------------------------------------------------------
 
-    def check_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
+    def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
-            name = self._values.external(item.context_expr, scope)
-            if name in TIMEOUTS and self._asks.first(node.body, scope) is not None:
-                self._emit("timeout-around-ask", item.context_expr, scope)
+            name = self._values.external(item.context_expr, self._scope)
+            if name in TIMEOUTS and self._asks.first(node.body, self._scope) is not None:
+                self._emit("timeout-around-ask", item.context_expr)
+        self.generic_visit(node)
 
-    def check_call(self, call: ast.Call, scope: Scope) -> None:
+    visit_AsyncWith = visit_With
+
+    def check_call(self, call: ast.Call) -> None:
         """Report timeouts around questions, and questions that start in the order of a set."""
-        name = self._values.external(call.func, scope)
+        name = self._values.external(call.func, self._scope)
         has_timeout = any(keyword.arg == "timeout" for keyword in call.keywords)
         limited = name == "asyncio.wait_for" or (name == "asyncio.wait" and has_timeout)
-        if limited and self._asks.first(call.args, scope) is not None:
-            self._emit("timeout-around-ask", call, scope, f"`{name}`")
-        coroutines = self._coroutines(call, scope) if name == "asyncio.as_completed" else ()
-        if self._asks.first(coroutines, scope, unnamed=True) is not None:
-            self._emit("unordered-asks", call, scope, f"`{name}`")
+        if limited and self._asks.first(call.args, self._scope) is not None:
+            self._emit("timeout-around-ask", call, f"`{name}`")
+        coroutines = self._coroutines(call) if name == "asyncio.as_completed" else ()
+        if self._asks.first(coroutines, self._scope, unnamed=True) is not None:
+            self._emit("unordered-asks", call, f"`{name}`")
         for arg in call.args:
             given = arg.value if isinstance(arg, ast.Starred) else arg
-            starts = isinstance(given, ast.Set) and self._is_unordered(given, scope)
-            if starts and self._asks.first([given], scope, unnamed=True) is not None:
-                self._emit("unordered-asks", given, scope)
+            starts = isinstance(given, ast.Set) and self._is_unordered(given)
+            if starts and self._asks.first([given], self._scope, unnamed=True) is not None:
+                self._emit("unordered-asks", given)
 
-    def _coroutines(self, call: ast.Call, scope: Scope) -> Iterator[ast.expr]:
+    def _coroutines(self, call: ast.Call) -> Iterator[ast.expr]:
         """Yield the elements of the first argument that name their steps only when they run."""
-        match self._values.origin(call.args[0], scope) if call.args else None:
+        match self._values.origin(call.args[0], self._scope) if call.args else None:
             case ast.List(elements) | ast.Tuple(elements) | ast.Set(elements):
                 pass
             case ast.ListComp(element) | ast.SetComp(element) | ast.GeneratorExp(element):
                 elements = [element]
             case _:
                 return
-        for element in elements:
-            made = self._values.of(element.func, scope) if isinstance(element, ast.Call) else None
+        for each in elements:
+            made = self._values.of(each.func, self._scope) if isinstance(each, ast.Call) else None
             if isinstance(made, Function) or made == CONVERSE:
-                yield element
+                yield each
 
     # -- order ---------------------------------------------------------------------------------
 
-    def check_loop(self, over: ast.expr, body: Sequence[ast.AST], scope: Scope) -> None:
-        """Check for questions in ``body``, in the order of the set ``over``."""
-        if self._is_unordered(over, scope) and self._asks.first(body, scope, unnamed=True):
-            self._emit("unordered-asks", over, scope, f"`{name_of(over)}`, a set,")
+    def visit_For(self, node: ast.For) -> None:
+        self._check_order(node.iter, node.body)
+        self.generic_visit(node)
 
-    def check_comprehension(self, node: Comprehension, scope: Scope) -> None:
+    def visit_ListComp(self, node: Comprehension) -> None:
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         for generator in node.generators:
-            self.check_loop(generator.iter, parts, scope)
+            self._check_order(generator.iter, parts)
+        self.generic_visit(node)
 
-    def _is_unordered(self, node: ast.expr, scope: Scope) -> bool:
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
+
+    def _check_order(self, over: ast.expr, body: Sequence[ast.AST]) -> None:
+        if self._is_unordered(over) and self._asks.first(body, self._scope, unnamed=True):
+            self._emit("unordered-asks", over, f"`{name_of(over)}`, a set,")
+
+    def _is_unordered(self, node: ast.expr) -> bool:
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in PASSING:
-                return any(self._is_unordered(arg, scope) for arg in node.args)
+                return any(map(self._is_unordered, node.args))
             case ast.Set():
                 return not all(map(_is_number, node.elts))
             case _:
-                return UNORDERED.match(self._values.external(node, scope)) is not None
+                return UNORDERED.match(self._values.external(node, self._scope)) is not None
 
 
 def _is_number(node: ast.expr) -> bool:

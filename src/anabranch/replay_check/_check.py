@@ -31,16 +31,6 @@ class Check:
         self._root = root
         self._done: set[tuple[Scope, Class | None, int]] = set()
 
-    def emit(
-        self, rule: str, node: ast.stmt | ast.expr, scope: Scope, found: str | None = None
-    ) -> None:
-        """Report ``node``, unless its line is marked as safe; ``found`` names the code."""
-        if not scope.module.is_safe(node):
-            reason, fix = RULES[rule]
-            name = found or f"`{name_of(node)}`"
-            place = scope.module.path, node.lineno, node.col_offset + 1
-            self.findings[Finding(rule, *place, reason.format(name), fix)] = None
-
     def follow(self, function: Function) -> None:
         """Queue a function for the check, again if more of its parameters prove to be contexts."""
         if function.scope.module.is_safe_function(function.node):
@@ -113,4 +103,10 @@ class Part(ast.NodeVisitor):
             self.visit(node.value)
 
     def _emit(self, rule: str, node: ast.stmt | ast.expr, found: str | None = None) -> None:
-        self._check.emit(rule, node, self._scope, found)
+        """Report ``node``, unless its line is marked as safe; ``found`` names the code."""
+        module = self._scope.module
+        if not module.is_safe(node):
+            reason, fix = RULES[rule]
+            place = module.path, node.lineno, node.col_offset + 1
+            reason = reason.format(found or f"`{name_of(node)}`")
+            self._check.findings[Finding(rule, *place, reason, fix)] = None

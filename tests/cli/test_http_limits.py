@@ -1,4 +1,4 @@
-"""The limits of one process of a server over HTTP: requests, bodies, sessions, log lines."""
+"""Bodies of requests over HTTP that break off or are too long."""
 
 import asyncio
 import logging

@@ -12,13 +12,13 @@ from mcp_types import CallToolResult, TextContent, Tool
 from anabranch._asking import Answerer, AnsweringPolicy
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._schemas import UnusableSchemaError, check_schema
-from anabranch._terminal import NO_MODEL, FailedError, Respondent, UsageError
+from anabranch._terminal import NO_MODEL, FailedError, Respondent
 from anabranch._text import read_json
 from anabranch.cli._answering import read_arguments
 from anabranch.cli._call_trace import CallTrace
 from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._options import Era
-from anabranch.cli._targets import is_server
+from anabranch.cli._targets import is_server, no_such_tool
 from anabranch.mcp import (
     PAUSES,
     UNFINISHED,
@@ -110,8 +110,7 @@ async def invoke(
 async def find_tool(client: Client, target: str, name: str) -> Tool:
     tools = await list_tools(client)
     if name not in tools:
-        offered = ", ".join(tools) or "nothing"
-        raise UsageError(f"{target} has no tool {name!r}. It offers: {offered}.")
+        raise no_such_tool(target, name, tools)
     try:
         if is_server(target):  # our server of a file or module has made its schemas
             check_schema(tools[name].input_schema)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from platformdirs import user_data_path
 
 from anabranch._aio import cancel_and_wait
 from anabranch._terminal import Console, FailedError, Respondent, UsageError
@@ -46,7 +45,7 @@ from anabranch.cli._chat_parts import (
     parts_around,
 )
 from anabranch.cli._option_groups import TurnOptions
-from anabranch.cli._options import MODEL, STORE, of_tools, store_url
+from anabranch.cli._options import MODEL, STORE, data_folder, of_tools, store_url
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError
 from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread, state_of_reply
@@ -82,12 +81,6 @@ def lines_of(script: Path | None, console: Console) -> InputLines:
     return TypedLines(console.stream, data_folder() / "chat_history")
 
 
-def replies_to(lines: InputLines, console: Console) -> Replies:
-    """Return the display of replies: formatted if all output goes to a terminal, else plain."""
-    live = isinstance(lines, TypedLines) and sys.stdout.isatty()
-    return LiveReplies(console) if live else Replies()
-
-
 def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
     """Return the command that continues a thread with ``options``; ``None`` for a thread in memory.
 
@@ -117,10 +110,6 @@ def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
     return shlex.join(words)
 
 
-def data_folder() -> Path:
-    return user_data_path("anabranch", appauthor=False)
-
-
 async def chat(options: ChatOptions, tools: Sequence[OfferedTool], console: Console) -> None:
     respondent = Respondent(console)
     model = opened_model(options.model) or WithoutModel(respondent)
@@ -140,7 +129,8 @@ async def _chat(
 ) -> None:
     asks = options.prompt is None or console.interactive
     lines = lines_of(options.script, console) if asks else ScriptedLines()
-    replies = replies_to(lines, console)
+    live = isinstance(lines, TypedLines) and sys.stdout.isatty()
+    replies = LiveReplies(console) if live else Replies()
     screen = ChatScreen(console, replies)
     answerer = ChatAnswerer(console, respondent, lines, screen.place_of)
     expiring: list[asyncio.Task[Any]] = []

@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch._terminal import Console, FailedError, Respondent, UsageError
 from anabranch.cli._answering import read_arguments
-from anabranch.cli._targets import is_server, load
+from anabranch.cli._targets import is_server, load, no_such_tool
 from anabranch.errors import AnabranchError, InvalidArgumentsError, format_for_author
 from anabranch.replay_check import Finding, NoSourceError, check_tool, rehearse
 from anabranch.tool import Tool
@@ -40,16 +40,13 @@ async def check(
             raise UsageError(str(error)) from error
     if respondent is not None:
         if len(tools) > 1:
-            raise UsageError(f"Name the TOOL to run: {target} offers {names_of(tools)}.")
+            names = ", ".join(tool.name for tool in tools)
+            raise UsageError(f"Name the TOOL to run: {target} offers {names}.")
         arguments = read_arguments(pairs, json_text, tools[0].input_schema)
         found.update(dict.fromkeys(await run(tools[0], arguments, console, respondent)))
     elif pairs or json_text is not None:
         raise UsageError("Arguments are for a run: give --answers FILE as well.")
     return [finding.seen_from(Path.cwd()) for finding in found]
-
-
-def names_of(tools: Sequence[Tool[Any]]) -> str:
-    return ", ".join(tool.name for tool in tools)
 
 
 def choose_tools(target: str, name: str | None) -> list[Tool[Any]]:
@@ -65,7 +62,7 @@ def choose_tools(target: str, name: str | None) -> list[Tool[Any]]:
         )
     named = [tool for tool in tools if name in {None, tool.name}]
     if not named:
-        raise UsageError(f"{target} has no tool {name!r}. It offers: {names_of(tools)}.")
+        raise no_such_tool(target, name, [tool.name for tool in tools])
     return named
 
 

@@ -30,7 +30,7 @@ from anabranch._terminal import CommandError, FailedError, UsageError
 from anabranch.cli._call_trace import CallTrace, traced
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._stores import CALL_KEY, new_key
-from anabranch.cli._targets import is_server, is_url, split_target
+from anabranch.cli._targets import check_reach, is_server, is_url, split_target
 from anabranch.errors import AnabranchError, ToolError
 from anabranch.mcp import (
     COMMAND,
@@ -59,16 +59,13 @@ def server_of(
     ``limits`` are for a server that this process starts, ``headers`` for a running server, and the
     variables ``env`` for a server that a command starts.
     """
-    if env and not target.startswith(COMMAND):
-        raise UsageError("--env is for a server that a command starts: command:….")
+    check_reach(target, headers or {}, env or {})
     if is_url(target):
         if limits != UNLIMITED:
             raise UsageError(
                 f"{target} is a running server with its own limits. Give yours to anabranch serve."
             )
         return WithHeaders(target, headers or {})
-    if headers:
-        raise UsageError("--token and --header are for a server at a URL.")
     if target.startswith(COMMAND):
         if limits != UNLIMITED:
             raise UsageError(

@@ -171,6 +171,11 @@ class Endpoint:
                 f"Cannot listen on {self.host}:{self.port}: {reason}. Choose another --port."
             ) from error
 
+    def address(self, listener: socket.socket) -> str:
+        """Return the URL at which ``listener`` listens, without a path."""
+        place = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{place}:{listener.getsockname()[1]}"
+
     def _wrong_host(self, reason: str) -> UsageError:
         return UsageError(
             f"Cannot listen on {self.host}:{self.port}: {reason}. Give --host an address of this"

@@ -280,4 +280,9 @@ def store_url(given: str | None) -> str:
     """Return the URL given as ``--store``; by default, the URL of a file in the data directory."""
     if given:
         return given
-    return f"sqlite:///{user_data_path('anabranch', appauthor=False) / 'anabranch.db'}"
+    return f"sqlite:///{data_folder() / 'anabranch.db'}"
+
+
+def data_folder() -> Path:
+    """Return the folder of the user's keys, conversations and history."""
+    return user_data_path("anabranch", appauthor=False)

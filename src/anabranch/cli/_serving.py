@@ -115,8 +115,7 @@ def _serve_http(
 ) -> None:
     bounds = Bounds(endpoint.concurrency, recipe.persistence.grace, endpoint.access_log)
     with endpoint.listen() as listener:
-        place = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-        address = f"http://{place}:{listener.getsockname()[1]}/mcp"
+        address = f"{endpoint.address(listener)}/mcp"
 
         def on_started() -> None:
             console.say(f"Serving {tools} at {address}")

@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
-from platformdirs import user_data_path
-
 from anabranch._terminal import FailedError, UsageError, run_command
-from anabranch.cli._options import store_url
+from anabranch.cli._options import data_folder, store_url
 from anabranch.errors import StoreError, needs_extra
 
 if TYPE_CHECKING:
@@ -54,7 +52,7 @@ def read_keys(
     given = environment.get(KEYS, environment.get(CALL_KEY))
     if given is not None:
         return _checked(given, KEYS)
-    path = (data if data is not None else user_data_path("anabranch", appauthor=False)) / "keys"
+    path = (data or data_folder()) / "keys"
     try:
         stored = _checked(_read_or_create(path), str(path))
     except OSError as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +110,20 @@ def is_url(target: str) -> bool:
 def is_server(target: str) -> bool:
     """Whether the target is the URL of a running server, or a command that starts a server."""
     return is_url(target) or target.startswith("command:")
+
+
+def check_reach(target: str, headers: Mapping[str, str], env: Mapping[str, str]) -> None:
+    """Refuse ``headers`` without a URL, and variables ``env`` without a command to start."""
+    if env and not target.startswith("command:"):
+        raise UsageError("--env is for a server that a command starts: command:….")
+    if headers and not is_url(target):
+        raise UsageError("--token and --header are for a server at a URL.")
+
+
+def no_such_tool(target: str, name: str | None, offered: Iterable[str]) -> UsageError:
+    """Return the error for a tool that ``target`` does not offer."""
+    names = ", ".join(offered) or "nothing"
+    return UsageError(f"{target} has no tool {name!r}. It offers: {names}.")
 
 
 def split_target(target: str) -> tuple[str, str | None]:

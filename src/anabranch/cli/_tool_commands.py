@@ -255,7 +255,7 @@ def dev_command(
     app.router.routes.insert(0, tools.route())
     app.state.rooms.append("dev")
     with endpoint.listen() as listener:
-        address = f"http://{endpoint.host}:{listener.getsockname()[1]}/"
+        address = f"{endpoint.address(listener)}/"
 
         def on_started() -> None:
             console.say(f"The tools are at {address} and are loaded again when a file changes.")

@@ -13,8 +13,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from anabranch._schemas import Form, between
-from anabranch._terminal import UsageError
-from anabranch.cli._targets import is_server, load
+from anabranch.cli._targets import check_reach, is_server, load, no_such_tool
 from anabranch.tool import Tool
 
 if TYPE_CHECKING:
@@ -190,10 +189,7 @@ async def summaries_of(
 
         server = server_of(target, headers=headers, env=env)
         return await open_session(target, server, Absent(), _listed)
-    if headers:
-        raise UsageError("--token and --header are for a server at a URL.")
-    if env:
-        raise UsageError("--env is for a server that a command starts: command:….")
+    check_reach(target, headers, env or {})
     found = load([target])
     own = [_of_tool(tool) for tool in found.tools]
     servers = [[_of_listing(each) for each in await s.list_tools()] for s in found.servers]
@@ -221,8 +217,7 @@ def overview(target: str, tools: Sequence[ToolSummary]) -> str:
 def chosen(tools: Iterable[ToolSummary], target: str, name: str) -> ToolSummary:
     by_name = {each.name: each for each in tools}
     if name not in by_name:
-        offered = ", ".join(by_name) or "nothing"
-        raise UsageError(f"{target} has no tool {name!r}. It offers: {offered}.")
+        raise no_such_tool(target, name, by_name)
     return by_name[name]
 
 

@@ -123,8 +123,7 @@ def web_command(  # noqa: PLR0913 - options
     endpoint.check()
     limits, parts = agent.turn.limits(), agent.parts(targets)
     with endpoint.listen() as listener:
-        place = f"[{host}]" if ":" in host else host
-        address = f"http://{place}:{listener.getsockname()[1]}/"
+        address = f"{endpoint.address(listener)}/"
         app = make_chat_app(
             parts.trees,
             parts.model,

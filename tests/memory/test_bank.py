@@ -263,7 +263,7 @@ async def test_a_branch_does_not_wait_for_a_memory_that_hangs(
 
 
 async def test_a_finished_branch_is_queued_once_and_without_its_secrets(
-    bank: ReasoningBank, store: MemoryStore
+    bank: ReasoningBank,
 ) -> None:
     branch = FinishedBranch(
         branch_id="br_1",
@@ -276,7 +276,7 @@ async def test_a_finished_branch_is_queued_once_and_without_its_secrets(
     assert await bank.queue(branch)
     assert not await bank.queue(branch)
 
-    queued = await store.lease("me", 1000.0, 2000.0)
+    queued = await bank.store.lease("me", 1000.0, 2000.0)
     assert queued is not None
     assert KEY not in queued.model_dump_json()
     assert queued.scopes == OURS
@@ -284,13 +284,13 @@ async def test_a_finished_branch_is_queued_once_and_without_its_secrets(
 
 
 async def test_of_a_long_transcript_the_end_is_stored_and_no_part_of_a_secret(
-    bank: ReasoningBank, store: MemoryStore
+    bank: ReasoningBank,
 ) -> None:
     """Wherever the cut falls: also within a secret, a part of which would not be found."""
     lines = "".join(f"{number}: {KEY}\n" for number in range(2_000))
     await bank.queue(FinishedBranch(branch_id="br_1", description="d", transcript=lines))
 
-    queued = await store.lease("me", 1000.0, 2000.0)
+    queued = await bank.store.lease("me", 1000.0, 2000.0)
     assert queued is not None
     first, *others = queued.branch.transcript.splitlines()
     assert first == "[The beginning is left out.]"

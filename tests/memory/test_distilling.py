@@ -61,18 +61,18 @@ def bank(store: MemoryStore, clock: ManualClock) -> ReasoningBank:
     return ReasoningBank(store, scopes=Scopes(project="web"), clock=clock)
 
 
-async def learned(store: MemoryStore) -> list[str]:
-    return [memory.content for memory in await store.newest(Filter())]
+async def learned(bank: ReasoningBank) -> list[str]:
+    return [memory.content for memory in await bank.store.newest(Filter())]
 
 
-async def test_a_success_is_judged_and_distilled(bank: ReasoningBank, store: MemoryStore) -> None:
+async def test_a_success_is_judged_and_distilled(bank: ReasoningBank) -> None:
     await bank.queue(a_branch())
     model = Model(SUCCESS, f"Here:\n```json\n{json.dumps([an_item('Halve the range.')])}\n```")
 
     assert await Distiller(bank, model).learn_next()
     assert not await Distiller(bank, model).learn_next()
 
-    (memory,) = await store.newest(Filter())
+    (memory,) = await bank.store.newest(Filter())
     assert memory.content == "Halve the range."
     assert memory.scope == Scopes(project="web").at("project")
     assert memory.task == "Find the bug\nLook in the parser"
@@ -85,39 +85,37 @@ async def test_a_success_is_judged_and_distilled(bank: ReasoningBank, store: Mem
 
 
 @pytest.mark.parametrize("status", ["failed", "timeout"])
-async def test_failures_need_no_judge(bank: ReasoningBank, store: MemoryStore, status: str) -> None:
+async def test_a_failure_needs_no_judge(bank: ReasoningBank, status: str) -> None:
     await bank.queue(a_branch(status=status))
     model = Model(json.dumps([an_item("Look at the lexer first.")]))
 
     assert await Distiller(bank, model).learn_next()
 
-    (memory,) = await store.newest(Filter())
+    (memory,) = await bank.store.newest(Filter())
     assert memory.provenance.outcome == "failure"
     assert "failed" in (model.requests[0].system_prompt or "")
 
 
-async def test_a_claim_is_not_believed(bank: ReasoningBank, store: MemoryStore) -> None:
+async def test_a_claim_is_not_believed(bank: ReasoningBank) -> None:
     await bank.queue(a_branch())
     model = Model('{"outcome": "failure"}', "[]")
 
     assert await Distiller(bank, model).learn_next()
 
     assert "failed" in (model.requests[1].system_prompt or "")
-    assert await learned(store) == []
+    assert await learned(bank) == []
 
 
-async def test_a_branch_that_nobody_can_judge_teaches_nothing(
-    bank: ReasoningBank, store: MemoryStore
-) -> None:
+async def test_a_branch_that_nobody_can_judge_teaches_nothing(bank: ReasoningBank) -> None:
     await bank.queue(a_branch())
 
     assert await Distiller(bank, Model('{"outcome": "unclear"}')).learn_next()
 
-    assert (await learned(store), await store.waiting()) == ([], 0)
+    assert (await learned(bank), await bank.store.waiting()) == ([], 0)
 
 
 async def test_a_branch_teaches_three_lessons_at_most_and_bad_ones_are_left_out(
-    bank: ReasoningBank, store: MemoryStore
+    bank: ReasoningBank,
 ) -> None:
     await bank.queue(a_branch(status="failed"))
     items = [
@@ -128,10 +126,10 @@ async def test_a_branch_teaches_three_lessons_at_most_and_bad_ones_are_left_out(
 
     assert await Distiller(bank, Model(json.dumps(items))).learn_next()
 
-    assert sorted(await learned(store)) == ["a1 a1s", "b2 b2s", "c3 c3s"]
+    assert sorted(await learned(bank)) == ["a1 a1s", "b2 b2s", "c3 c3s"]
 
 
-async def test_a_lesson_learned_again_is_confirmed(bank: ReasoningBank, store: MemoryStore) -> None:
+async def test_a_lesson_learned_again_is_confirmed(bank: ReasoningBank) -> None:
     """No duplicate, but more confidence in the one that is there."""
     for name in ("br_1", "br_2"):
         await bank.queue(a_branch(name, status="failed"))
@@ -150,15 +148,15 @@ async def test_a_lesson_learned_again_is_confirmed(bank: ReasoningBank, store: M
     assert await distiller.learn_next()
     assert await distiller.learn_next()
 
-    new, known = await store.newest(Filter())
+    new, known = await bank.store.newest(Filter())
     assert (new.title, new.helpful) == ("Reproducing", 0)
     assert (known.title, known.helpful) == ("Bisecting", 1)
 
 
 async def test_another_projects_memory_is_no_duplicate(
-    bank: ReasoningBank, store: MemoryStore, clock: ManualClock
+    bank: ReasoningBank, clock: ManualClock
 ) -> None:
-    other = ReasoningBank(store, scopes=Scopes(project="app"), clock=clock)
+    other = ReasoningBank(bank.store, scopes=Scopes(project="app"), clock=clock)
     for each in (bank, other):
         await each.queue(a_branch(each.scopes.project, status="failed"))
     distiller = Distiller(bank, Model(*[json.dumps([an_item("Halve the range.")])] * 2))
@@ -166,21 +164,19 @@ async def test_another_projects_memory_is_no_duplicate(
     assert await distiller.learn_next()
     assert await distiller.learn_next()
 
-    assert {m.scope.name for m in await store.newest(Filter())} == {"web", "app"}
+    assert {m.scope.name for m in await bank.store.newest(Filter())} == {"web", "app"}
 
 
-async def test_a_secret_that_a_model_repeats_is_not_stored(
-    bank: ReasoningBank, store: MemoryStore
-) -> None:
+async def test_a_secret_that_a_model_repeats_is_not_stored(bank: ReasoningBank) -> None:
     await bank.queue(a_branch(status="failed"))
 
     await Distiller(bank, Model(json.dumps([an_item(f"Log in with {KEY}.")]))).learn_next()
 
-    assert await learned(store) == ["Log in with [REDACTED]."]
+    assert await learned(bank) == ["Log in with [REDACTED]."]
 
 
 async def test_a_branch_is_tried_three_times_with_pauses(
-    bank: ReasoningBank, store: MemoryStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    bank: ReasoningBank, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever fails: the provider, or the form of the reply."""
     await bank.queue(a_branch())
@@ -193,12 +189,12 @@ async def test_a_branch_is_tried_three_times_with_pauses(
             clock.advance(200.0)
 
     assert tries == [True, False, True, False, True, False, False, False]
-    assert (await learned(store), await store.waiting()) == ([], 0)
+    assert (await learned(bank), await bank.store.waiting()) == ([], 0)
     assert "cannot be learned from: ModelError" in caplog.text
 
 
 async def test_a_worker_that_has_lost_its_lease_writes_nothing(
-    bank: ReasoningBank, store: MemoryStore, clock: ManualClock
+    bank: ReasoningBank, clock: ManualClock
 ) -> None:
     """Another has learned from the branch meanwhile; nothing is added twice."""
     await bank.queue(a_branch(status="failed"))
@@ -214,12 +210,10 @@ async def test_a_worker_that_has_lost_its_lease_writes_nothing(
         bank, Slow(json.dumps([an_item("Something else.", "Other")]))
     ).learn_next()
 
-    assert await learned(store) == ["Halve the range."]
+    assert await learned(bank) == ["Halve the range."]
 
 
-async def test_a_worker_that_is_cancelled_hands_its_branch_back(
-    bank: ReasoningBank, store: MemoryStore
-) -> None:
+async def test_a_worker_that_is_cancelled_hands_its_branch_back(bank: ReasoningBank) -> None:
     """The next one need not wait until the lease has ended."""
     await bank.queue(a_branch(status="failed"))
     asked = anyio.Event()
@@ -236,11 +230,11 @@ async def test_a_worker_that_is_cancelled_hands_its_branch_back(
         group.cancel_scope.cancel()
 
     assert await Distiller(bank, Model(json.dumps([an_item("Halve the range.")]))).learn_next()
-    assert await learned(store) == ["Halve the range."]
+    assert await learned(bank) == ["Halve the range."]
 
 
 async def test_a_worker_goes_on_after_its_store_failed(
-    bank: ReasoningBank, store: MemoryStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    bank: ReasoningBank, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bank.queue(a_branch(status="failed"))
     asked = anyio.Event()
@@ -249,13 +243,13 @@ async def test_a_worker_goes_on_after_its_store_failed(
         failed = False
 
         def __getattr__(self, name: str) -> object:
-            return getattr(store, name)
+            return getattr(bank.store, name)
 
         async def lease(self, owner: str, now: float, until: float) -> QueuedBranch | None:
             if not self.failed:
                 self.failed = True
                 raise StoreError("The store is locked.")
-            return await store.lease(owner, now, until)
+            return await bank.store.lease(owner, now, until)
 
     class Asked(Model):
         async def sample(self, request: SampleRequest) -> SampleReply:
@@ -278,9 +272,7 @@ async def test_a_worker_goes_on_after_its_store_failed(
 # -- what is known ---------------------------------------------------------------------------
 
 
-async def taught(
-    bank: ReasoningBank, store: MemoryStore, *lessons: str, **compared: Any
-) -> list[tuple[str, int, int]]:
+async def taught(bank: ReasoningBank, *lessons: str, **compared: Any) -> list[tuple[str, int, int]]:
     """What is known when each of the lessons was learned from a branch of its own, the oldest first.
 
     The last one is ``compared`` by the model with what is known.
@@ -293,7 +285,7 @@ async def taught(
     model = Model(*replies)
     assert await Distiller(bank, model).learn_all() == len(lessons)
     assert model.replies == []
-    found = await store.newest(Filter())
+    found = await bank.store.newest(Filter())
     return [(each.content, each.helpful, each.unhelpful) for each in reversed(found)]
 
 
@@ -309,9 +301,9 @@ async def taught(
     ],
 )
 async def test_the_opposite_is_learned_and_takes_confidence_from_the_known_note(
-    bank: ReasoningBank, store: MemoryStore, known: str, lesson: str
+    bank: ReasoningBank, known: str, lesson: str
 ) -> None:
-    assert await taught(bank, store, known, lesson) == [(known, 0, 1), (lesson, 0, 0)]
+    assert await taught(bank, known, lesson) == [(known, 0, 1), (lesson, 0, 0)]
     given = await bank.recall("clear the cache of builds", allowance=500)
     assert [item.content for item in given.items] == [lesson]
 
@@ -339,9 +331,9 @@ async def test_the_opposite_is_learned_and_takes_confidence_from_the_known_note(
     ],
 )
 async def test_a_difference_in_a_number_a_name_or_an_order_confirms_nothing(
-    bank: ReasoningBank, store: MemoryStore, known: str, lesson: str
+    bank: ReasoningBank, known: str, lesson: str
 ) -> None:
-    assert await taught(bank, store, known, lesson) == [(known, 0, 0), (lesson, 0, 0)]
+    assert await taught(bank, known, lesson) == [(known, 0, 0), (lesson, 0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -354,14 +346,10 @@ async def test_a_difference_in_a_number_a_name_or_an_order_confirms_nothing(
     ],
 )
 async def test_the_model_decides_how_a_lesson_relates_to_known_notes(
-    bank: ReasoningBank,
-    store: MemoryStore,
-    relation: str,
-    votes: tuple[int, int],
-    remaining: list[str],
+    bank: ReasoningBank, relation: str, votes: tuple[int, int], remaining: list[str]
 ) -> None:
     lessons = ["Clear the cache.", "Leave caches as they are."]
-    found = await taught(bank, store, *lessons, relation=relation, known=1)
+    found = await taught(bank, *lessons, relation=relation, known=1)
     assert [content for content, *_ in found] == remaining
     if remaining[0] == lessons[0]:
         assert found[0][1:] == votes
@@ -399,10 +387,10 @@ async def test_the_model_reads_known_notes_as_data(bank: ReasoningBank) -> None:
     ids=str,
 )
 async def test_a_comparison_that_was_not_asked_for_counts_as_none(
-    bank: ReasoningBank, store: MemoryStore, compared: dict[str, Any]
+    bank: ReasoningBank, compared: dict[str, Any]
 ) -> None:
     """The lesson is compared by its words then, and nothing is lost."""
-    found = await taught(bank, store, "Clear it.", "Wait.", **compared)
+    found = await taught(bank, "Clear it.", "Wait.", **compared)
     assert found == [("Clear it.", 0, 0), ("Wait.", 0, 0)]
 
 
@@ -415,7 +403,7 @@ async def test_a_shared_note_is_not_replaced_by_one_callers_branch(
         Draft(title="Bugs", description="Find the bug", content="Clear the cache.")
     )
     bank = ReasoningBank(store, scopes=scopes, clock=clock).of("ann")
-    found = await taught(bank, store, "Leave it.", relation="replaces", known=1)
+    found = await taught(bank, "Leave it.", relation="replaces", known=1)
     assert found == [("Clear the cache.", 0, 1), ("Leave it.", 0, 0)]
     assert [each.scope.level for each in await store.newest(Filter())] == ["user", "project"]
     assert shared.scope == Scopes(project="web").at("project")

@@ -154,6 +154,7 @@ def test_settings_of_the_server_itself_are_used_and_reported(
     ]
     monkeypatch.delenv("ANABRANCH_KEYS")
     assert len(not_used(unused)) == 2
+    assert not_used({"ask_url"})[0].startswith("--ask-url has no effect")
 
 
 def test_workers_of_a_server_with_keys_of_its_own_process_are_refused(

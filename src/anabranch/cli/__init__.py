@@ -71,9 +71,6 @@ atexit.register(gc.freeze)
 # spends a tenth of its time on looking through them.
 gc.set_threshold(50_000)
 
-BROKEN_PIPE = 141
-"""The status that a shell reports for a process which SIGPIPE has ended."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in ``arguments``, or else in ``sys.argv``; return its exit status."""
@@ -94,7 +91,7 @@ def _run(typed: list[str]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has left, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        return 141  # as a shell reports a process that SIGPIPE has ended
     except CommandError as error:
         with suppress(OSError):  # SIGHUP: the terminal is closed
             sys.stderr.write(printable(f"anabranch: {error}\n"))

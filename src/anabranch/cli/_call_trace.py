@@ -38,7 +38,7 @@ class CallTrace:
     """
 
     def __init__(
-        self, say: Callable[[str], None], explain: Callable[[str], str] | None = None
+        self, say: Callable[[str], None], explain: Callable[[str], str] = lambda _: ""
     ) -> None:
         self._say = say
         self._explain = explain
@@ -71,9 +71,7 @@ class CallTrace:
             self._rounds += 1
             steps = ", ".join(f"{step} ({who})" for step, who in asked)
             self._say(f"← round {self._rounds} ends with {_counted(asked, 'question')}: {steps}")
-            explain = self._explain
-            explained = [explain(step) for step, _ in asked] if explain is not None else []
-            for line in filter(None, explained):
+            for line in filter(None, [self._explain(step) for step, _ in asked]):
                 self._say(f"  {line}")
 
 

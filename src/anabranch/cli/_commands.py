@@ -22,8 +22,6 @@ from platformdirs import user_config_path
 
 from anabranch._terminal import UsageError
 
-PROJECT = ("tool", "anabranch")
-
 
 class ConfigurationFile(Toml):
     """A configuration file, which gives options that the command line leaves out."""
@@ -43,7 +41,10 @@ class ConfigurationFile(Toml):
 def configuration_files() -> list[ConfigurationFile]:
     """Return the configuration files; an earlier file overrides a later one."""
     user = user_config_path("anabranch", appauthor=False) / "config.toml"
-    return [*_tables("pyproject.toml", root_keys=PROJECT, search_parents=True), *_tables(user)]
+    return [
+        *_tables("pyproject.toml", root_keys=("tool", "anabranch"), search_parents=True),
+        *_tables(user),
+    ]
 
 
 def _tables(path: Any, **options: Any) -> Iterator[ConfigurationFile]:  # noqa: ANN401 - as Toml takes them

@@ -177,17 +177,12 @@ async def _ending_with_parent(around: AbstractAsyncContextManager[object]) -> As
         yield
 
 
+# Options that have another name than the setting of a server.
 _GIVEN_BY = {
     "keys": KEYS,
     "store": f"--store ({STORE})",
     "sampler": f"--model ({MODEL})",
-    "sampler_mode": "--sampler-mode",
     "ask": "--ask-fallback",
-    "ask_url": "--ask-url",
-    "ttl": "--ttl",
-    "grace": "--grace",
-    "max_running": "--max-running",
-    "name": "--name",
     "code_version": "--code-version (ANABRANCH_CODE_VERSION)",
     "auth": f"--token ({TOKEN})",
 }
@@ -197,7 +192,7 @@ def not_used(unused: set[str]) -> list[str]:
     if KEYS not in os.environ:  # keys in the file are a default
         unused = unused - {"keys"}
     return [
-        f"{_GIVEN_BY.get(name, name)} has no effect on a server of the target, which sets its own"
+        f"{_GIVEN_BY.get(name, '--' + name.replace('_', '-'))} has no effect on a server of the target, which sets its own"
         f" {name}."
         for name in sorted(unused)
     ]

@@ -146,7 +146,7 @@ def with_store(
 DBOS = "dbos"
 
 
-def open_engine(name: str | None, store: str | None) -> Engine | None:
+def open_engine(name: str | None, store: str) -> Engine | None:
     """Return the engine called ``name`` for ``store``; ``None`` for the engine of this process."""
     if name is None or name in {"", "in-process"}:
         return None
@@ -157,8 +157,6 @@ def open_engine(name: str | None, store: str | None) -> Engine | None:
         raise UsageError(f"An engine in the --store has the option schema; not {options!r}.")
     url = f"{place}?{options}" if options else place
     if place == DBOS:
-        if store is None:
-            raise UsageError("The engine DBOS needs a Postgres store. Give --store postgresql://…")
         url = store
     with needs_extra("dbos", "The engine", UsageError):
         from anabranch.engines import DBOSEngine

@@ -66,8 +66,35 @@ class OfferedTools:
     async def undo(self, stores: Stores, name: str, *, yes: bool) -> Undone:
         record = await find_call(stores.calls, name)
         tool = self._tool_of(record)
-        runtime = await runtime_of(stores.trees, record)
-        return await _undo(stores.calls, record, tool, runtime, yes=yes)
+        runtime = await runtime_of(stores.trees, record)  # None: its conversation is deleted
+        service = CallService(runtime or Runtime(), Durability(stores.calls))
+        clock = service.runtime.clock
+        before = await read_call(stores.calls, record, clock.now())
+        if not before.state.is_open or before.state == CallState.RUNNING:
+            raise FailedError(f"The call {record.call_id} is {before.state}: nothing was undone.")
+        replayed = await replay_call(stores.calls, record, tool, runtime)
+        if not replayed.is_clean:
+            at = f" at {replayed.drift.at}" if replayed.drift else f": {replayed.problem}"
+            needs = f" Name the code of version {record.version}." if record.version else ""
+            raise FailedError(
+                f"The present code of {record.tool!r} differs from the record of the call{at}, so"
+                f" nothing was undone.{needs}"
+            )
+        steps = ", ".join(_with_undo(before, {"registered", "due"})) or "nothing, and it only ends"
+        loss = f"The call {record.call_id} cannot be continued then. Undone will be: {steps}."
+        await confirm(loss, "Undo it?", "Nothing was undone.", yes=yes)
+        if not await Reaper(service, {record.tool: tool}).end(record.call_id):
+            raise FailedError(f"The call {record.call_id} is running: nothing was undone.")
+        after = await read_call(
+            stores.calls, await stores.calls.find(record.call_id) or record, clock.now()
+        )
+        return Undone(
+            id=after.id,
+            tool=after.tool,
+            state=after.state,
+            undone=_with_undo(after, {"done"}),
+            left=_with_undo(after, {"registered", "due"}),
+        )
 
     def _tool_of(self, record: CallRecord) -> Tool[Any]:
         if record.tool not in self._tools:
@@ -99,38 +126,6 @@ class Undone(BaseModel):
     state: CallState
     undone: list[str]
     left: list[str]
-
-
-async def _undo(
-    calls: CallStore, record: CallRecord, tool: Tool[Any], runtime: Runtime | None, *, yes: bool
-) -> Undone:
-    """Undo a call; ``runtime`` is ``None`` if the store no longer has the conversation around it."""
-    service = CallService(runtime or Runtime(), Durability(calls))
-    clock = service.runtime.clock
-    before = await read_call(calls, record, clock.now())
-    if not before.state.is_open or before.state == CallState.RUNNING:
-        raise FailedError(f"The call {record.call_id} is {before.state}: nothing was undone.")
-    replayed = await replay_call(calls, record, tool, runtime)
-    if not replayed.is_clean:
-        at = f" at {replayed.drift.at}" if replayed.drift else f": {replayed.problem}"
-        needs = f" Name the code of version {record.version}." if record.version else ""
-        raise FailedError(
-            f"The present code of {record.tool!r} differs from the record of the call{at}, so"
-            f" nothing was undone.{needs}"
-        )
-    steps = ", ".join(_with_undo(before, {"registered", "due"})) or "nothing, and it only ends"
-    loss = f"The call {record.call_id} cannot be continued then. Undone will be: {steps}."
-    await confirm(loss, "Undo it?", "Nothing was undone.", yes=yes)
-    if not await Reaper(service, {record.tool: tool}).end(record.call_id):
-        raise FailedError(f"The call {record.call_id} is running: nothing was undone.")
-    after = await read_call(calls, await calls.find(record.call_id) or record, clock.now())
-    return Undone(
-        id=after.id,
-        tool=after.tool,
-        state=after.state,
-        undone=_with_undo(after, {"done"}),
-        left=_with_undo(after, {"registered", "due"}),
-    )
 
 
 def _with_undo(call: RecordedCall, states: set[str]) -> list[str]:

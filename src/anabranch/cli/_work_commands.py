@@ -52,7 +52,7 @@ def list_command(
     A run waits for a worker, is in progress, sleeps, or was cut off because its process died. A call
     has expired, is being undone, or has undos that failed or were cut off.
     """
-    runs, calls = _open(store, limit)
+    runs, calls = _with_stores(store, lambda stores: _open(stores, limit))
     lines = [*_lines(runs), *_lines_of_calls(calls)] or ["Nothing is open."]
     found = [*map(asdict, runs), *map(asdict, calls)]
     print_either(found, lines, as_json=json)
@@ -61,16 +61,21 @@ def list_command(
 @work_app.command(name="show", help_epilogue=example("anabranch work show thread_1a2b"))
 def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) -> None:
     """Show the unfinished run of a conversation, or a call that has undos to run."""
-    whole = _with_stores(store, lambda stores: _whole(stores, name))
-    runs, calls = _open(store, ALL)
-    found = [
-        *(asdict(each) for each in runs if each.thread == whole),
-        *(asdict(each) for each in calls if each.call == whole),
-    ]
-    if not found:
-        raise _none_open(whole)
-    lines = [f"{each:<8} {value}" for each, value in found[0].items()]
-    print_either(found[0], lines, as_json=json)
+
+    async def work(stores: Stores) -> dict[str, object]:
+        whole = await _whole(stores, name)
+        runs, calls = await _open(stores, ALL)
+        found = [
+            *(asdict(each) for each in runs if each.thread == whole),
+            *(asdict(each) for each in calls if each.call == whole),
+        ]
+        if not found:
+            raise _none_open(whole)
+        return found[0]
+
+    found = _with_stores(store, work)
+    lines = [f"{each:<8} {value}" for each, value in found.items()]
+    print_either(found, lines, as_json=json)
 
 
 @work_app.command(name="retry", help_epilogue=example("anabranch work retry thread_1a2b"))
@@ -136,16 +141,12 @@ async def _whole(stores: Stores, name: str) -> str:
         return name
 
 
-def _open(store: str | None, limit: int) -> tuple[list[OpenWork], list[Unfinished]]:
+async def _open(stores: Stores, limit: int) -> tuple[list[OpenWork], list[Unfinished]]:
     from anabranch.chat import open_work
 
     now = SystemClock().now()
-
-    async def work(stores: Stores) -> tuple[list[OpenWork], list[Unfinished]]:
-        runs = await open_work(stores.events, now, limit)
-        return runs, await unfinished(stores.calls, now, limit)
-
-    return _with_stores(store, work)
+    runs = await open_work(stores.events, now, limit)
+    return runs, await unfinished(stores.calls, now, limit)
 
 
 def _none_open(name: str) -> FailedError:

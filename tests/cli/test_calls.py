@@ -35,7 +35,7 @@ async def trip(ctx: BranchContext, city: str, fails: bool = False) -> str:
 """
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of a store with a call that waits; the environment names it."""
     url = f"sqlite:///{tmp_path}/calls.db"
@@ -50,7 +50,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return url
 
 
-@pytest.mark.usefixtures("store")
 def test_calls_are_listed(run: Run) -> None:
     (listed,) = run.value("calls", "list")
     assert (listed["id"], listed["tool"], listed["state"]) == (CALL, "trip", "waiting")
@@ -62,7 +61,6 @@ def test_calls_are_listed(run: Run) -> None:
     assert run.value("calls", "list", "--after", "1") == []
 
 
-@pytest.mark.usefixtures("store")
 def test_a_call_is_shown_by_the_beginning_of_its_id(run: Run) -> None:
     call = run.value("calls", "show", "1")
     assert (call["id"], call["state"], call["waits_for"]) == (CALL, "waiting", ["seats"])
@@ -72,7 +70,6 @@ def test_a_call_is_shown_by_the_beginning_of_its_id(run: Run) -> None:
     assert run("calls", "show", "last", "--store", "memory:")[0] == 1
 
 
-@pytest.mark.usefixtures("store")
 def test_a_terminal_gets_text_unless_it_wants_json(run: Run) -> None:
     assert run.at_terminal("calls", "list").out.startswith(f"{CALL}  trip  waiting ")
     assert f"{CALL}  trip  waiting for seats" in run.at_terminal("calls", "show", CALL).out
@@ -81,13 +78,11 @@ def test_a_terminal_gets_text_unless_it_wants_json(run: Run) -> None:
     assert json.loads(run.at_terminal("calls", "list", "--json").out)[0]["id"] == CALL
 
 
-@pytest.mark.usefixtures("store")
 def test_a_call_is_replayed(run: Run) -> None:
     assert run.value("calls", "replay", CALL, TARGET)["ended"] == "waits"
     assert [each["next"] for each in run.value("calls", "replay", "--all", TARGET)] == [["seats"]]
 
 
-@pytest.mark.usefixtures("store")
 def test_a_replay_of_all_counts_the_calls_that_need_old_code(run: Run) -> None:
     nothing = "No open call needs the old code of a marker."
     assert run.at_terminal("calls", "replay", "--all", TARGET).out.endswith(f"{nothing}\n")
@@ -102,7 +97,6 @@ def test_a_replay_of_all_counts_the_calls_that_need_old_code(run: Run) -> None:
     assert old_ways_of([drifts]) == []  # it is not known
 
 
-@pytest.mark.usefixtures("store")
 def test_a_drift_is_named_and_is_a_failure(run: Run, tmp_path: Path) -> None:
     changed = tmp_path / "changed_trips.py"
     changed.write_text(CHANGED)
@@ -113,7 +107,6 @@ def test_a_drift_is_named_and_is_a_failure(run: Run, tmp_path: Path) -> None:
     assert run("calls", "replay", "--all", str(changed))[0] == 1
 
 
-@pytest.mark.usefixtures("store")
 def test_an_open_call_whose_tool_is_gone_drifts(run: Run, tmp_path: Path) -> None:
     renamed = tmp_path / "renamed_trips.py"
     renamed.write_text(CHANGED.replace("def trip", "def journey"))
@@ -129,7 +122,6 @@ def test_an_open_call_whose_tool_is_gone_drifts(run: Run, tmp_path: Path) -> Non
     assert err == "anabranch: The present code cannot continue 1 call of 1.\n"
 
 
-@pytest.mark.usefixtures("store")
 def test_a_replay_of_all_is_narrowed_to_some_tools(run: Run, tmp_path: Path) -> None:
     renamed = tmp_path / "other_trips.py"
     renamed.write_text(CHANGED.replace("def trip", "def journey"))
@@ -140,7 +132,6 @@ def test_a_replay_of_all_is_narrowed_to_some_tools(run: Run, tmp_path: Path) -> 
     ]
 
 
-@pytest.mark.usefixtures("store")
 def test_a_call_is_undone_on_request_and_once(run: Run) -> None:
     done = run.value("calls", "undo", "1", TARGET, "--yes")
     assert done == {
@@ -185,7 +176,6 @@ def test_a_call_that_is_continued_while_the_person_thinks_is_not_undone(
     asyncio.run(calls.close())
 
 
-@pytest.mark.usefixtures("store")
 def test_code_that_takes_another_way_undoes_nothing(run: Run, tmp_path: Path) -> None:
     changed = tmp_path / "undone_otherwise.py"
     changed.write_text(CHANGED)
@@ -195,7 +185,6 @@ def test_code_that_takes_another_way_undoes_nothing(run: Run, tmp_path: Path) ->
     assert run.value("calls", "show", "1")["state"] == "waiting"
 
 
-@pytest.mark.usefixtures("store")
 def test_an_undo_that_fails_is_left(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,7 +216,6 @@ def test_an_undo_that_fails_is_left(
     ],
     ids=str,
 )
-@pytest.mark.usefixtures("store")
 def test_a_wrong_id_is_refused_in_a_sentence(
     run: Run, arguments: list[str], status: int, sentence: str
 ) -> None:

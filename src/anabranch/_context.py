@@ -43,15 +43,7 @@ from anabranch._asking import (
 )
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
-from anabranch._engine import (
-    Branch,
-    Call,
-    Notice,
-    Scope,
-    codec_of,
-    current_idempotency_key,
-    pin,
-)
+from anabranch._engine import Branch, Call, Notice, Scope, codec_of, current_idempotency_key, pin
 from anabranch._text import MARKS, checked_name
 from anabranch.errors import CapabilityError
 from anabranch.messages import (

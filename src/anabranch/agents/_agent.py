@@ -22,13 +22,7 @@ from anabranch.agents._agent_dependencies import (
     require_parts,
 )
 from anabranch.agents._agent_tools import AgentTool, Continuation
-from anabranch.agents._answers import (
-    check_unasked,
-    end_below,
-    find_question,
-    line_of,
-    store_answer,
-)
+from anabranch.agents._answers import check_unasked, end_below, find_question, line_of, store_answer
 from anabranch.agents._batch_line import BatchLine
 from anabranch.agents._branch_progress import OpenFork, PathEnd, open_fork
 from anabranch.agents._call_expiry import reaper_of

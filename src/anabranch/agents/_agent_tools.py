@@ -29,12 +29,7 @@ from anabranch.errors import (
     UnreachableError,
     masked,
 )
-from anabranch.messages import (
-    ResultBlock,
-    TextBlock,
-    ToolSpec,
-    ToolUseBlock,
-)
+from anabranch.messages import ResultBlock, TextBlock, ToolSpec, ToolUseBlock
 from anabranch.tree import NO_RESULT, NO_RESULT_CONTENT, Node, Path
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")

@@ -24,11 +24,7 @@ from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.agents._working_branch import WorkingBranch
-from anabranch.errors import (
-    AnabranchError,
-    BranchTimeoutError,
-    BranchTokenError,
-)
+from anabranch.errors import AnabranchError, BranchTimeoutError, BranchTokenError
 from anabranch.models import INTERRUPTED, ModelError
 from anabranch.tree import SHOWN, Node, Path, longer_path, project_each
 

@@ -16,12 +16,7 @@ from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
 from anabranch.agents._agent_tools import AgentTool, AskedInBranches, Outcome, ToolUse
-from anabranch.agents._branch_progress import (
-    ALLOW_WORK,
-    BEFORE,
-    BranchOutcome,
-    BranchProgress,
-)
+from anabranch.agents._branch_progress import ALLOW_WORK, BEFORE, BranchOutcome, BranchProgress
 from anabranch.agents._branch_runs import BranchPath, new_branches, run_branches
 from anabranch.agents._branch_self_input import (
     SPEC,

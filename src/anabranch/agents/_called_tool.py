@@ -26,12 +26,7 @@ from anabranch.agents._events import ToolBranched, ToolNoticed
 from anabranch.agents._result_blocks import result_blocks
 from anabranch.agents._tool_questions import dump_ask, load_ask
 from anabranch.agents._working_branch import REFUSALS
-from anabranch.errors import (
-    InvalidArgumentsError,
-    InvalidTokenError,
-    OtherVersionError,
-    ToolError,
-)
+from anabranch.errors import InvalidArgumentsError, InvalidTokenError, OtherVersionError, ToolError
 from anabranch.messages import SampleReply, SampleRequest, ToolSpec, text_of
 from anabranch.tool import Runtime, Tool, new_journal
 from anabranch.tree import Path

@@ -25,13 +25,7 @@ from anabranch._asking import Absent, Answerer
 from anabranch._budget import UNLIMITED
 from anabranch._context import BranchContext
 from anabranch._durable import Job
-from anabranch._engine import (
-    Journal,
-    Notice,
-    current_call,
-    current_idempotency_key,
-    fingerprint,
-)
+from anabranch._engine import Journal, Notice, current_call, current_idempotency_key, fingerprint
 from anabranch._text import encodable
 from anabranch.agents._agent_tools import Asked, Asleep, Outcome, ToolUse, failed
 from anabranch.agents._called_tool import CalledTool

@@ -15,13 +15,7 @@ from pydantic_core import to_json, to_jsonable_python
 
 from anabranch._media_types import AUDIO, IMAGES, media_type, read_base64, read_text, size_of
 from anabranch._text import encodable
-from anabranch.messages import (
-    AudioBlock,
-    DocumentBlock,
-    ImageBlock,
-    ResultBlock,
-    TextBlock,
-)
+from anabranch.messages import AudioBlock, DocumentBlock, ImageBlock, ResultBlock, TextBlock
 from anabranch.tree import MOST_BYTES
 
 

@@ -21,10 +21,7 @@ from anabranch._engine import Answer, Ask, AskKind
 from anabranch._text import encodable
 from anabranch.agents._ports import Question
 from anabranch.errors import StepFailed, ToolError, error_to_json
-from anabranch.messages import (
-    ElicitReply,
-    Shape,
-)
+from anabranch.messages import ElicitReply, Shape
 from anabranch.tree import Node
 
 

@@ -12,13 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from anabranch.folding._admission import OwnedRows, account_name, admit, shown_name
-from anabranch.folding._branch_store import (
-    Branch,
-    NewBranch,
-    Session,
-    account_of,
-    with_account,
-)
+from anabranch.folding._branch_store import Branch, NewBranch, Session, account_of, with_account
 from anabranch.folding._errors import (
     BranchNotActiveError,
     TooManyBranchesError,

@@ -135,10 +135,7 @@ async def answer(answerer: Answerer, ask: Ask) -> Answer:
 async def answer_all(
     answerer: Answerer, asks: Collection[Ask], clock: Clock, until: float | None
 ) -> dict[str, Answer]:
-    """Return the answers of ``answerer`` by step: all, or those that arrive before ``until``.
-
-    Without ``asks``, return at that time.
-    """
+    """Return the answers of ``answerer`` by step: all, or those that arrive before ``until``."""
     given: dict[str, Answer] = {}
 
     async def answer_each() -> None:

@@ -57,7 +57,6 @@ class IdentityMemo(Generic[K, V]):
         return value
 
     def __len__(self) -> int:
-        """The number of living objects whose value is known."""
         return len(self._known)
 
     def _drop(self, key: int, gone: weakref.ref[K]) -> None:

@@ -1,13 +1,10 @@
 """Estimates the tokens of a request and its reply, where no provider counts them.
 
-The text estimator's weights were fitted against the o200k vocabulary. For Latin words, digits and
-punctuation they come from code, prose, JSON and logs. The mean error on held-out chunks is 1 to 8
-%, where the common ``len(text) / 4`` errs by up to 51 %. Each other script has tokens per letter:
-the median of its languages, measured in Django's translations into 39 languages. On other prompts,
-in the twenty most spoken languages, the estimate is 0.70 (Cantonese) to 1.24 (Tamil) times the
-count. An image counts by its size in pixels, as providers charge, a document by its pages, and a
-sound by its bytes. :data:`ADMISSION_MARGIN` is added when an estimate decides whether something may
-be sent.
+The weights were fitted against the o200k vocabulary: for Latin text on code, prose, JSON and logs,
+with a mean error of 1 to 8 % (``len(text) / 4`` errs by up to 51 %); for each other script the median
+of its languages. In the twenty most spoken languages, the estimate is 0.70 (Cantonese) to 1.24
+(Tamil) times the count. An image counts by its pixels, as providers charge, a document by its pages,
+and a sound by its bytes. :data:`ADMISSION_MARGIN` is added when an estimate admits a request.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """An account of tokens, and of their cost where known, within budgets.
 
-Each spender has one: every branch of a call, and a turn of an agent. An account may have a budget
-and a parent; spending counts in the account and in every account around it. A request is paid in
-two steps. The admission of a request *reserves* the tokens that the request may take, so that
-concurrent requests do not spend the same tokens. The reply *settles* the reservation: the usage
-replaces it. So a budget is exceeded only by the tokens that admitted requests take beyond their
-reservations: at most one reply for each. A spender with a separate account, such as a stored
-branch, is paid in the same way: its whole budget is reserved while it is open, and settled by its
-usage.
+Spending counts in an account and in every account around it. The admission of a request *reserves*
+the tokens that the request may take, so that concurrent requests do not spend the same tokens. The
+reply *settles* the reservation: the usage replaces it. So a budget is exceeded by at most one reply
+for each admitted request. A stored branch, which has a separate account, is paid in the same way.
 """
 
 from __future__ import annotations
@@ -23,10 +19,7 @@ WARN_AT = 0.8
 class BudgetError(Exception):
     """A budget is too small for a request; the owner of the account maps this to the error to show.
 
-    Attributes:
-        account: the innermost account with a budget that is too small.
-        what: ``tokens`` or ``cost``.
-        wanted: the minimum that the request wanted.
+    ``account`` is the innermost account whose budget of ``what`` is too small, and ``wanted`` the minimum.
     """
 
     def __init__(self, account: Account, what: Literal["tokens", "cost"], wanted: int) -> None:
@@ -115,7 +108,6 @@ class Account:
 
     @property
     def is_limited(self) -> bool:
-        """Whether this account, or one around it, has a budget."""
         return any(
             account.max_tokens is not None or account.max_cost is not None
             for account in self._lineage()

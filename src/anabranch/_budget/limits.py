@@ -1,10 +1,7 @@
 """Limits of a branch (depth, tokens, time), and shares of a server's places.
 
-An inner limit of a branch can only narrow an outer one.
-
-A *place* is a resource of a server that is held for long, such as a connection with a stream of events.
-A caller who held all places would keep everyone else out, so each caller has a share. Short requests
-need no share.
+An inner limit of a branch can only narrow an outer one. A *place* is a resource of a server that is
+held for long, such as a stream of events. A caller who held all places would keep everyone else out.
 """
 
 from __future__ import annotations

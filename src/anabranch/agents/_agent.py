@@ -368,10 +368,7 @@ class Agent:
 
 
 def with_front_end(agent: Agent, front_end: FrontEnd) -> Agent:
-    """Return ``agent`` with the tools and the context of a run's front end.
-
-    A turn ends with the call of such a tool. :func:`add_reply` stores the tool's result.
-    """
+    """Return ``agent`` with the tools and the context of a run's front end."""
     present = copy(agent)
     present.tools = agent.tools.with_source(FrontEndTools(front_end.tools))
     present.dependencies = replace(
@@ -402,10 +399,7 @@ async def add_reply(
 async def given_answer(
     agent: Agent, question: Node, at: Surroundings | None = None
 ) -> Given | None:
-    """Return the answer to a question; ``None`` while the question is open.
-
-    ``at`` is the end of the question's line, if the caller has just read it.
-    """
+    """Return the answer to a question, ``None`` while it is open; ``at`` is as for :func:`add_reply`."""
     around = at or await line_of(agent.store, question)
     writer = await LineWriter.at(_turn_in(agent, around.thread, around.last).timeline, around)
     answer = writer.line.answers.get(question.id)

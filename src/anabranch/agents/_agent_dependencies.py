@@ -110,9 +110,6 @@ class AgentDependencies:
 
         A node of a run is named after its place: the first node stays, and all processes continue
         from it.
-
-        Raises:
-            RefusedError: if the store refuses the nodes for another reason.
         """
         try:
             await self.write(nodes, results, refs)
@@ -133,10 +130,7 @@ class AgentDependencies:
         refs: Sequence[Ref] = (),
         events: Sequence[ToolEnded] = (),
     ) -> None:
-        """Store nodes, results and refs, before a cancellation takes effect; report the nodes.
-
-        ``events`` report the results.
-        """
+        """Store nodes, results and refs, before a cancellation takes effect; report nodes and ``events``."""
         added = Addition(nodes, results, refs, (*map(NodeAdded, nodes), *events))
         await run_shielded(self.writer(self.store, added))
         for event in added.events:

@@ -102,10 +102,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AskedInBranches:
-    """The return value of a tool whose branches wait for answers to questions of their tools.
+    """The return value of a tool whose branches wait for answers; the tree has the branches' state.
 
-    The tree has the state of the branches. The agent uses the tool again when a branch can
-    continue, or all branches have ended.
+    The agent uses the tool again when a branch can continue, or all branches have ended.
     """
 
 
@@ -230,7 +229,6 @@ class ToolUse:
             ) from None
 
     async def branches(self) -> BranchProgress:
-        """Return the branches that the tools of this reply have opened so far."""
         store, clock = self.timeline.dependencies.store, self.timeline.dependencies.clock
         return await BranchProgress.below(store, self.caller, now=clock.now())
 

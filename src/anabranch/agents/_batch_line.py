@@ -57,7 +57,6 @@ class AskedRound:
 
     @property
     def is_in_front_end(self) -> bool:
-        """Whether the question is a call of a tool that the front end runs."""
         return is_in_front_end(self.questions[0])
 
     @property

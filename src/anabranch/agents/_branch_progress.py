@@ -80,10 +80,7 @@ class BranchProgress:
         asleep: Container[tuple[str, str]] = (),
         now: float = 0.0,
     ) -> BranchProgress:
-        """Read all branches that the tools of ``caller`` have opened.
-
-        ``children`` are the caller's children, if the caller of this method has just read them.
-        """
+        """Read the branches that the tools of ``caller`` have opened; ``children`` are the caller's, if read."""
         known = await store.children(caller.id) if children is None else children
         if not any(node.kind == "branch" for node in known):
             return cls((), {}, asleep, now)
@@ -176,7 +173,6 @@ class BranchProgress:
         return not going or any(not self.waits(start) for start in going)
 
     def questions(self, line: BatchLine) -> list[Node]:
-        """Return the open questions of the tools of ``line``, and of tools in their branches."""
         own = {question.id for round_ in _waiting(line) for question in round_.unanswered}
         found = [node for node in line.nodes if node.id in own]
         return found + [each for inner in self._inner(line) for each in self.questions(inner)]
@@ -187,7 +183,6 @@ class BranchProgress:
         return min([*own, *map(self.until, self._inner(line))], default=math.inf)
 
     def _inner(self, line: BatchLine) -> list[BatchLine]:
-        """Return the tool batches at which the open branches of ``line`` are."""
         starts = [start for use in line.unfinished for start in self.opened(line.caller, use.id)]
         lines = [self.line(start) for start in starts if self.outcome(start) is None]
         return [inner for inner in lines if inner is not None]
@@ -226,11 +221,7 @@ class PathEnd:
         asleep: Container[tuple[str, str]] = (),
         now: float = 0.0,
     ) -> PathEnd:
-        """Read the end of a path from the store, together with the branches below that end.
-
-        The tool uses ``asleep``, each after its caller, wait for a time, and cannot continue. A
-        question whose time is over ``now`` holds up no tool.
-        """
+        """Read the end of a path, and the branches below; the parameters are as of :class:`BranchProgress`."""
         line = BatchLine.read(around)
         if line is None:
             return cls(around)

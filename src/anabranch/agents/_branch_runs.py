@@ -194,7 +194,6 @@ async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutco
 
 
 async def _record_failure(turn: Turn, start: Node, error: Exception) -> BranchOutcome:
-    """Add a node with the reason for the failure to the branch."""
     message = _message(error)
     timeline = turn.timeline
     last = timeline.last_added or start

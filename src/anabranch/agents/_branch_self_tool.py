@@ -164,7 +164,6 @@ class _Fork:
         return None if found is None or found.waits else found
 
     async def interrupted(self) -> Outcome:
-        """Return the result of an interrupted tool: a summary of the ended branches."""
         made = Recombined("", "Interrupted; nothing was recombined.")
         text = summary(self.wanted, await self.branches(), made)
         return Outcome(text, is_error=True)

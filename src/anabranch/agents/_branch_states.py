@@ -36,10 +36,7 @@ class ShownBranch:
 
 
 def branch_around(path: Path) -> Node | None:
-    """Return the first node of the innermost branch that contains the end of a path, or ``None``.
-
-    Messages that a user adds below a branch form a separate conversation.
-    """
+    """Return the first node of the innermost branch that contains the end of a path, or ``None``."""
     for node in reversed(path.nodes):
         if node.kind == "branch" or is_said(node):
             return node if node.kind == "branch" else None

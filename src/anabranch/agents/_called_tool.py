@@ -116,7 +116,6 @@ class CalledTool:
         journal: Journal,
         answers: Mapping[str, Answer],
     ) -> Outcome | Asked | Asleep:
-        """Run rounds until the call returns, asks a question, or only sleeps."""
         dependencies, clock = here.timeline.dependencies, service.runtime.clock
         if here.continuation.is_stopped:
             return await self._undone(here, journal)
@@ -256,18 +255,12 @@ class _TurnModel:
     """The agent's model, which answers a tool's samples within the limits of the turn.
 
     The call has a separate account. This class reserves the samples' tokens in the turn's account,
-    where a request can wait for other requests of the turn.
+    where a request can wait for other requests of the turn. The call can record a refusal.
     """
 
     here: ToolUse
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Return the reply of the agent's model to ``request``.
-
-        Raises:
-            ToolError: if a limit of the turn, or of its branch, is used up; the call can record the
-                message.
-        """
         try:
             return await self.here.timeline.sample(request, total=self.here.side_usage)
         except REFUSALS as refusal:

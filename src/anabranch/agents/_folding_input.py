@@ -63,8 +63,6 @@ class StatusInput(_Input):
 
 
 class FoldingTool:
-    """One of the tools of :class:`Folding`."""
-
     spec: ToolSpec
     placeholder: str | None = None
 
@@ -76,7 +74,6 @@ class FoldingTool:
         return self.spec.name
 
     def branches_of(self, here: ToolUse) -> BranchService:
-        """Return the branches that belong to the owner of the conversation."""
         return self._branches.of(here.timeline.thread.owner or "")
 
 

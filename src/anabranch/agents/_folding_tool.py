@@ -167,7 +167,6 @@ class _Create(FoldingTool):
         working: WorkingBranch,
         path: BranchPath,
     ) -> Outcome | AskedInBranches:
-        """Let the model work in a branch until the branch ends, or its tools wait for answers."""
         outcomes: dict[str, BranchOutcome] = {}
         turn = Turn(here.timeline, tools, here.continuation.in_branches)
         await run_branches(turn, [path], outcomes, work=True, parallel=False, working=working)

@@ -32,19 +32,12 @@ NO_RESULT_IN_TIME = "The application has returned no result in time."
 
 
 class ContextEntry(Shape):
-    """One piece of context: ``value``, and its ``description``."""
-
     description: str
     value: str
 
 
 class FrontEnd(Shape):
-    """The tools and the context that the front end of a run sends with its message.
-
-    Attributes:
-        tools: describes to the model the tools that the front end runs.
-        context: the entries that the model reads next to the conversation.
-    """
+    """The tools and the context that the front end of a run sends with its message."""
 
     tools: tuple[ToolSpec, ...] = ()
     context: tuple[ContextEntry, ...] = ()
@@ -80,8 +73,6 @@ class FrontEndTool:
 
 
 class FrontEndTools:
-    """A :class:`~anabranch.agents.ToolSource` of the tools that a front end offers."""
-
     def __init__(self, specs: Iterable[ToolSpec]) -> None:
         self._tools = [FrontEndTool(spec) for spec in specs]
 

@@ -218,7 +218,6 @@ class LineWriter:
         return added[-1]
 
     async def path_to(self, node: Node) -> Path:
-        """Return the path to the node of the results, which :meth:`finish` has returned."""
         return self._end or await self._timeline.dependencies.store.path(node.id)
 
     # -- places on the line ------------------------------------------------------------------

@@ -25,11 +25,9 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRequest:
-    """A request that may be sent now.
+    """A request that may be sent now, with ``max_tokens`` reduced to the remaining tokens.
 
-    Attributes:
-        request: the request, with ``max_tokens`` reduced to the remaining tokens.
-        settle: counts the reply in place of the reservation, and returns the charge.
+    ``settle`` counts the reply in place of the reservation, and returns the charge.
     """
 
     request: SampleRequest

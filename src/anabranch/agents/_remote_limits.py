@@ -100,9 +100,6 @@ def shown(question: Question, able: Capabilities) -> Question | None:
 
     A form has only the keys of the protocol. This process checks the answer, so the form has
     neither patterns, which may take for ever to match, nor references.
-
-    Raises:
-        ToolError: if ``question`` is no form of the protocol.
     """
     if isinstance(question, UrlRequest):
         return question if able.elicitation_url else None

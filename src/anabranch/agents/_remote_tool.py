@@ -71,7 +71,7 @@ class ServerRound(Shape):
     """One round of a server, in the form that the call's journal stores.
 
     Attributes:
-        result: the result; ``None`` if the server asks first.
+        result: ``None`` if the server asks first.
         asks: the requests, under the server's names.
         declined: the names of the questions that the agent cannot ask.
         state: the server's own state.
@@ -288,8 +288,6 @@ class Reports(Absent):
 
 
 class RemoteTool(CalledTool):
-    """A tool of an agent that calls a tool of another server."""
-
     is_versioned = False
 
     def __init__(self, tool: ServerTool) -> None:

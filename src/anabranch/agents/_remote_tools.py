@@ -25,11 +25,7 @@ from anabranch.messages import ToolSpec
 
 
 class ToolChoice:
-    """Chooses the tools of servers that an agent offers to its model.
-
-    Args:
-        only: names, or patterns such as ``issues_*``; none for all tools.
-        without: names, or patterns, of tools to leave out.
+    """Chooses the tools of servers by names, or patterns such as ``issues_*``; without ``only``, all.
 
     Raises:
         TypeError: if ``only`` or ``without`` is one text, whose characters would be the names.

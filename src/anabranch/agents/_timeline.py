@@ -205,7 +205,6 @@ class Timeline:
     def _admitted(
         self, request: SampleRequest, *, aside: bool = False
     ) -> AbstractAsyncContextManager[AdmittedRequest]:
-        """Wait until the branch's budget and the turn's limits allow ``request``."""
         working = self.branch_of_folding
         if working is None:
             return self.meter.admitted(request)

@@ -4,10 +4,6 @@ Usually, the batch stores a result as soon as its tool returns. A tool may open 
 the unfinished turn. Then the batch first stores a placeholder for every result, and the results
 become visible with the next message. So the branches' requests share their beginning, and no
 interruption loses a result.
-
-The batch resumes an asking tool when all questions of its round are answered, and a sleeping tool
-with a stored call at its time. Until then no task of the tool is alive: its questions are in the
-tree.
 """
 
 from __future__ import annotations
@@ -177,7 +173,6 @@ class ToolBatch:
         return True
 
     async def _ask(self, user: Answerer, round_: AskedRound) -> None:
-        """Have ``user`` answer the questions of a round, one after the other."""
         async with self._asking:
             for question in round_.questions:
                 if question.id not in self._line.answers:
@@ -221,7 +216,6 @@ class ToolBatch:
         return replace(outcome, until=min(until, deadline))
 
     async def _notice(self, use: ToolUseBlock, other: OtherVersionError) -> None:
-        """Tell the listener that ``use`` waits for another version of the tools' code."""
         text = f"This waits for a process with version {other.version!r} of the tools' code."
         notice = Notice(text, "warning", id=f"{other.call} waits for {other.version}")
         await self._timeline.dependencies.listener(ToolNoticed(self._line.caller.id, use, notice))

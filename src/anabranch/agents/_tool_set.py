@@ -31,7 +31,7 @@ class TendedSource(ToolSource, Protocol):
     """A source of tools that needs a regular job, such as closing branches whose time is over."""
 
     async def tend(self) -> NoReturn:
-        """Do the regular job of the source until cancelled; several processes may do so."""
+        """Do the job until cancelled; several processes may do so."""
         ...
 
 

@@ -16,10 +16,7 @@ from anabranch.tree import Node, Path, Surroundings
 
 
 class Turn:
-    """One turn on the path ``timeline``, in which the model may call ``tools``.
-
-    ``continuation`` says how the turn continues at questions of the tools.
-    """
+    """One turn on the path ``timeline``, in which the model may call ``tools``."""
 
     def __init__(
         self, timeline: Timeline, tools: Mapping[str, UsableTool], continuation: Continuation
@@ -29,7 +26,6 @@ class Turn:
         self.continuation = continuation
 
     def branch(self, working: WorkingBranch | None = None) -> Turn:
-        """Return a turn for a branch, within this turn's limits and the budget of ``working``."""
         return Turn(self.timeline.branch(working), self.tools, self.continuation)
 
     async def run(self, path: Path, messages: RequestMessages | None = None) -> Node:

@@ -33,12 +33,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The cost of one reply, or an estimate of its usage, as the turn counted it.
-
-    Attributes:
-        cost: the cost of the reported usage; ``None`` if unknown.
-        estimate: an estimate, if limits apply and the provider reported no usage.
-    """
+    """The cost of one reply, ``None`` if unknown, or an estimate, if no usage was reported to a limited turn."""
 
     cost: float | None = None
     estimate: Spent | None = None
@@ -54,12 +49,9 @@ class Charge:
 
 @dataclass(slots=True)
 class UsageTotal:
-    """The total usage and cost of requests whose replies no node stores.
+    """The total usage and cost of requests whose replies no node stores; ``None`` while unknown.
 
-    Attributes:
-        usage: the sum of usages; ``None`` without a report.
-        cost: the sum of costs; ``None`` if no cost is known.
-        estimate: an estimate for requests without reported usage.
+    ``estimate`` counts the requests without reported usage.
     """
 
     usage: Usage | None = None
@@ -96,7 +88,6 @@ class SideUsage:
         self._by_use: dict[str, UsageTotal] = {}
 
     def of(self, tool_use_id: str) -> UsageTotal:
-        """Return the total of one tool use, to which its requests add their usage."""
         return self._by_use.setdefault(tool_use_id, UsageTotal())
 
     def take(self) -> tuple[Usage | None, dict[str, JsonValue]]:

@@ -1,11 +1,8 @@
 """The branch of context folding in which a model works, with its remaining tokens and time.
 
-A token counts once, when it enters the branch's context: a request counts by its new tokens and its
-reply. So a long conversation before the branch does not use up its budget. The turn's limits count
-all tokens of all requests.
-
-The branch's record has the settled tokens, and the budgets of its open children. Requests without a
-reply die with this process, so this module holds their reservations.
+A token counts once, when it enters the branch's context. So a long conversation before the branch
+does not use up its budget. The branch's record has the settled tokens, and the budgets of its open
+children. Requests without a reply die with this process, so this module holds their reservations.
 """
 
 from __future__ import annotations
@@ -93,8 +90,7 @@ class WorkingBranch:
     async def warning(self) -> str | None:
         """Return the warning about the budget once it is due, and ``None`` before and afterwards.
 
-        If the store does not answer, the result is ``None``, and a later tool result has the
-        warning.
+        If the store does not answer, a later tool result has the warning.
         """
         if self.has_warned:
             return None
@@ -212,7 +208,6 @@ class WorkingBranch:
         return charge
 
     def _added(self, admission: _Admission, reply: SampleReply) -> int:
-        """Return the tokens that a request and its reply have added to the conversation."""
         usage, new = _reported(reply), admission.new
         if usage is not None and self._reported is not None:
             new = max(0, usage.input_tokens - self._reported)

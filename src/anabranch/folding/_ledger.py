@@ -97,11 +97,7 @@ class Ledger:
         return branch, admitted.parent_left
 
     def activate(self, branch_id: str, memories: Sequence[str], tokens: int) -> Branch:
-        """Activate a branch with ``memories``; ``tokens`` count the memories and its prompt.
-
-        Raises:
-            BranchNotActiveError: if the branch was closed meanwhile.
-        """
+        """Activate a branch, unless it was closed meanwhile; ``tokens`` count its ``memories`` and its prompt."""
         branch = self._locked(branch_id)
         if branch.status != "created":
             raise BranchNotActiveError(branch.id, branch.status)

@@ -83,10 +83,7 @@ HANGING = 20
 
 
 class Injection:
-    """Recalls memories for new branches, and lets the memory learn from ended branches.
-
-    Without a ``memory``, nothing is recalled or learned.
-    """
+    """Recalls memories for new branches, and lets the ``memory``, if any, learn from ended branches."""
 
     def __init__(
         self, settings: FoldingSettings, memory: BranchMemory | MemoryOfCallers | None
@@ -126,7 +123,6 @@ class Injection:
         return _within(items, allowance, settings.memory_max_items)
 
     async def queue(self, branch: Branch, transcript: str) -> bool:
-        """Let the memory learn from an ended branch; return whether the memory will learn."""
         if self._memory is None:
             return False
         try:

@@ -105,8 +105,7 @@ class BranchContext:
         self.tools: dict[str, Runnable[Any]] = {tool.name: tool for tool in tools}
         self._is_conversing = False
 
-    # -- the place of the branch
-    # --------------------------------------------------------------------------
+    # -- the place of the branch ---------------------------------------------------------------
 
     @property
     def depth(self) -> int:

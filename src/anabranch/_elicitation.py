@@ -146,8 +146,11 @@ def form_schema(model: type[BaseModel]) -> dict[str, Any]:
     Raises:
         TypeError: if a form cannot show ``model``; see :class:`Elicitation`.
     """
+    given: object = model
+    if not (isinstance(given, type) and issubclass(given, BaseModel)):
+        raise TypeError(f"An elicitation needs a pydantic model class, got {given!r}")
     try:
-        return _form_schema(_checked(model))
+        return _form_schema(given)
     except RecursionError:
         raise TypeError(f"A form is flat, and {model.__name__} refers to itself.") from None
 
@@ -176,12 +179,6 @@ def _form_schema(model: type[BaseModel]) -> dict[str, Any]:
     if required := schema.get("required"):
         form["required"] = required
     return form
-
-
-def _checked(model: object) -> type[BaseModel]:
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        raise TypeError(f"An elicitation needs a pydantic model class, got {model!r}")
-    return model
 
 
 def _inlined(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

@@ -133,7 +133,7 @@ class BranchProgress:
         """Whether a branch has ended, or the tool that opened the branch has returned."""
         caller = self._known[start.parent_id or ""]
         tool_use_id = str(start.data.get("tool_use_id"))
-        has_returned = _has_returned(caller, tool_use_id, self._results)
+        has_returned = BatchLine([caller], self._results).has_returned(tool_use_id)
         return has_returned or self.outcome(start) is not None
 
     def waits(self, start: Node) -> bool:
@@ -267,11 +267,8 @@ def open_fork(path: Path) -> OpenFork | None:
     for at in range(said[-1] + 1 if said else 1, len(nodes)):
         use_id = str(nodes[at].data.get("tool_use_id"))
         caller = nodes[at - 1]
-        if nodes[at].kind == "branch" and not _has_returned(caller, use_id, path.results):
+        has_returned = BatchLine([caller], path.results).has_returned(use_id)
+        if nodes[at].kind == "branch" and not has_returned:
             within = frozenset(node.id for node in nodes[at:] if node.kind == "branch")
             return OpenFork(caller, within)
     return None
-
-
-def _has_returned(caller: Node, tool_use_id: str, results: Results) -> bool:
-    return BatchLine([caller], results).has_returned(tool_use_id)

@@ -33,7 +33,6 @@ from anabranch.messages import ToolSpec
 from anabranch.tree import Node, name_branches
 
 PLACEHOLDER = "Branching In Progress..."
-SELF_PROMPT = "(self-prompt): "
 
 
 def BranchSelf(  # noqa: N802 - an author gives it to an agent as Folding() and RemoteTools()
@@ -189,7 +188,7 @@ def _starts(here: ToolUse, wanted: BranchSelfInput) -> list[Node]:
     starts: list[Node] = []
     for prompt in wanted.prompts:
         before = {} if wanted.parallel or not starts else {BEFORE: starts[-1].id}
-        text, given = f"{SELF_PROMPT}{prompt}", {**data, **before}
+        text, given = f"(self-prompt): {prompt}", {**data, **before}
         key = f"{here.block.id} {len(starts)}"
         start = dependencies.node(thread_id, here.caller.id, "branch", text, data=given, key=key)
         starts.append(start)

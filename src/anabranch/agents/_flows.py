@@ -18,9 +18,6 @@ from anabranch.tree import HEAD, Navigator, Node
 TEXT_RECOMBINERS = ("concatenate", "llm_judge", "llm_vote", "llm_merge")
 """The recombiners that make a text, in the order in which a user chooses from them."""
 
-MAIN = "main"
-"""The name of the main stream next to the names of branches."""
-
 
 async def branch(
     agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
@@ -55,7 +52,7 @@ async def combine(
         if node.id not in navigator.nodes:
             raise ToolError(f"There is no node {node.id!r} in thread {timeline.thread.id!r}.")
     answers = [
-        BranchAnswer(navigator.branch_of(node.id) or MAIN, _prompt(navigator, node), node.text)
+        BranchAnswer(navigator.branch_of(node.id) or "main", _prompt(navigator, node), node.text)
         for node in nodes
     ]
     return await recombine(recombiner, answers, timeline.aside, judges=judges)

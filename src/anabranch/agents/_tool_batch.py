@@ -34,7 +34,7 @@ from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted, ToolSu
 from anabranch.agents._front_end import front_end_outcome
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import Timeline
-from anabranch.agents._tool_questions import LEFT, TIME_OVER, answer_live
+from anabranch.agents._tool_questions import Left, TimeOver, answer_live
 from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import AnabranchError, OtherVersionError
 from anabranch.messages import CUT, TextBlock, ToolUseBlock
@@ -169,7 +169,7 @@ class ToolBatch:
         if working is not None and not working.seconds_left:
             return False  # the end of the branch ends the tool
         for question in round_.unanswered:
-            await self._writer.answer(question, TIME_OVER)
+            await self._writer.answer(question, TimeOver())
         return True
 
     async def _ask(self, user: Answerer, round_: AskedRound) -> None:
@@ -177,7 +177,7 @@ class ToolBatch:
             for question in round_.questions:
                 if question.id not in self._line.answers:
                     is_left = self._continuation.is_left
-                    given = LEFT if is_left else await answer_live(user, question)
+                    given = Left() if is_left else await answer_live(user, question)
                     await self._writer.answer(question, given)
 
     async def _outcome(

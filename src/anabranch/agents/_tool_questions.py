@@ -37,15 +37,10 @@ class TimeOver:
     """Marks a question whose time is over: the tool continues without an answer."""
 
 
-TIME_OVER = TimeOver()
-
-
 @dataclass(frozen=True, slots=True)
 class Left:
     """Marks a question whose user sent a message and no answer: the tool reads ``cancel``."""
 
-
-LEFT = Left()
 
 IN_FRONT_END: Final = "call"
 """The kind of a question that is the call of a tool which the front end runs."""
@@ -174,9 +169,9 @@ def reply_of(answer: Node) -> Given:
     beside = {"state", _QUESTION, _OTHER}  # an earlier release stored a state with each answer
     given = {name: value for name, value in answer.data.items() if name not in beside}
     if _OVER in given:
-        return TIME_OVER
+        return TimeOver()
     if _LEFT in given:
-        return LEFT
+        return Left()
     if "error" in given:
         return ErrorReply(cast("dict[str, JsonValue]", given["error"]))
     if "result" in given:

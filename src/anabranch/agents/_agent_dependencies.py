@@ -158,9 +158,6 @@ def durability_of(calls: CallStore | Durability | None, trees: TreeStore) -> Dur
 
     By default, the store is in the database of ``trees``. A user can answer a question again,
     differently, since the tree has the question's state.
-
-    Raises:
-        StoreError: if ``trees`` are of another package, and the extra ``stores`` is not installed.
     """
     if not isinstance(calls, Durability):
         store = open_store(trees) if calls is None else calls

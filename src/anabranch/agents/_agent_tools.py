@@ -209,11 +209,7 @@ class ToolUse:
         return sum(node.kind == "branch" for node in self.path.nodes)
 
     async def open_branches(self, count: int) -> None:
-        """Count ``count`` branches that the tool is about to open, within the limits of the turn.
-
-        Raises:
-            ToolError: if the branches would be nested too deep, or are too many.
-        """
+        """Count ``count`` branches that the tool is about to open, within the limits of the turn."""
         name, most = self.block.name, self.timeline.dependencies.limits.max_depth
         if self.depth >= most:
             raise ToolError(

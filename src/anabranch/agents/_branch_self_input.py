@@ -65,11 +65,7 @@ SPEC: ToolSpec = ToolSpec(
 
 
 def _prompts(value: object) -> object:
-    """Return the list of prompts that a string contains; return any other value unchanged.
-
-    Raises:
-        ValueError: if the string looks like a list, and is not well-formed.
-    """
+    """Return the list of prompts that a string contains; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     text = value.strip()

@@ -65,10 +65,6 @@ class BranchSelfTool:
         """Open the branches, run them, and return a summary of their outcomes.
 
         Branches that this tool use opened before continue from their nodes.
-
-        Raises:
-            ToolError: if the input is invalid, or a limit forbids the branches; no branch is
-                opened.
         """
         dependencies = here.timeline.dependencies
         progress = await here.branches()

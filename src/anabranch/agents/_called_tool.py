@@ -42,11 +42,7 @@ _OVER = (
 class CalledTool:
     """A tool of an agent that calls the anabranch tool ``tool``.
 
-    Args:
-        tool: the tool.
-        concurrent_elicits: whether a call may ask several questions at a time.
-        elicits_in_branches: whether sub-branches of the tool may ask, and not the tool itself
-            alone.
+    :class:`Capabilities` explains ``concurrent_elicits`` and ``elicits_in_branches``.
 
     Attributes:
         on_error: returns the outcome of a call that has raised an error. By default, the text of an

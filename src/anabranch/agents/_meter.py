@@ -64,11 +64,7 @@ class Meter:
                 self._branches += spent.branches
 
     async def open_branches(self, count: int) -> None:
-        """Count ``count`` new branches of the turn, before they are opened.
-
-        Raises:
-            TurnLimitError: if the turn may not open so many branches; none of them is counted.
-        """
+        """Count ``count`` new branches of the turn before they are opened; over the limit, count none."""
         await self._count_earlier()
         limit = self.limits.max_branches
         if self._branches + count > limit:

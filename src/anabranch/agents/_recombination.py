@@ -61,9 +61,6 @@ async def recombine(
     """Return one text that ``recombiner`` makes of ``answers``; blank answers do not count.
 
     ``recombiner`` is a :data:`Recombiner`, in upper or lower case. ``llm_vote`` takes ``judges`` votes.
-
-    Raises:
-        ToolError: if the recombiner does not exist.
     """
     name = recombiner.strip().lower()
     if name not in get_args(Recombiner):

@@ -118,11 +118,7 @@ def call_of(question: Node) -> str:
 
 
 def stored_with(question: Node, name: str) -> JsonValue:
-    """Return the value that the node ``question`` stores under ``name``.
-
-    Raises:
-        ToolError: if a file held the question: such a question is closed and stores no values.
-    """
+    """Return a value of the node ``question``; a question from a file is closed, and stores no values."""
     if name not in question.data:
         raise _closed(question)
     return question.data[name]

@@ -114,12 +114,7 @@ class WorkingBranch:
 
         The request waits for other requests in this branch while the rest of their reservations may
         be enough for it. The remaining tokens reduce its ``max_tokens``. All tokens of a request ``aside``,
-        outside of the branch's path, are new.
-
-        Raises:
-            BranchTokenError: if the budget is too small for the request.
-            BranchNotActiveError: if the branch was closed meanwhile.
-            TurnLimitError: if a limit of the turn is used up.
+        outside of the branch's path, are new. An error is one of :data:`REFUSALS`.
         """
         prompt = prompt_tokens(request)
         new = prompt if aside else self._new_in(prompt)

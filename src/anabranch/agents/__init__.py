@@ -28,7 +28,7 @@ from anabranch.agents._agent_dependencies import (
 from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse, failed
 from anabranch.agents._answers import line_at_head
 from anabranch.agents._batch_line import result_at
-from anabranch.agents._branch_progress import BranchOutcome, BranchProgress, PathEnd
+from anabranch.agents._branch_progress import BranchOutcome, PathEnd
 from anabranch.agents._branch_self_tool import BranchSelf, BranchSelfTool
 from anabranch.agents._branch_states import branch_around, branches_in
 from anabranch.agents._call_expiry import end_calls, runtime_of

@@ -43,9 +43,7 @@ class FrontEnd(Shape):
 
     def system_prompt(self, own: str | None) -> str | None:
         """Return the thread's system prompt ``own``, followed by the front end's context."""
-        if not self.context:
-            return own
-        return "\n\n".join(filter(None, [own, _block(self.context)]))
+        return "\n\n".join(filter(None, [own, _block(self.context)])) if self.context else own
 
 
 def _block(context: Iterable[ContextEntry]) -> str:

@@ -45,7 +45,6 @@ async def asks(ctx: BranchContext) -> str:
 
 @tool
 async def has_a_bug(ctx: BranchContext) -> None:
-    """Do something, then raise what is not expected."""
     await ctx.step(note, "begun", undo=forget)
     raise ZeroDivisionError
 

@@ -49,7 +49,6 @@ async def ready(ctx: BranchContext) -> None:
 
 @tool
 async def slow(ctx: BranchContext) -> None:
-    """Do something that takes long to undo, and ask."""
     await ctx.step(do, undo=hang)
     await ctx.elicit(Number, "go on?")
 

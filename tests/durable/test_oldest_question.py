@@ -21,7 +21,6 @@ class Seat(BaseModel):
 
 @tool
 async def plan(ctx: BranchContext) -> str:
-    """Ask for two seats at once, and then for a third."""
     await ctx.gather(ctx.elicit(Seat, "Row?"), ctx.elicit(Seat, "And hers?"))
     await ctx.elicit(Seat, "And his?")
     return "planned"

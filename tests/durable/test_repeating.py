@@ -46,7 +46,6 @@ async def cancel(what: str) -> None:
 
 @tool
 async def trip(ctx: BranchContext) -> list[str]:
-    """Book what the person wants, twice."""
     await ctx.notify("off we go")
     await ctx.step(book, "seat", undo=cancel)
     said: list[str] = []

@@ -28,13 +28,11 @@ def fail() -> None:
 
 @tool
 async def fails(ctx: BranchContext) -> None:
-    """Ask a store of its own, which fails."""
     raise StoreError(f"The store {SECRET} failed.")
 
 
 @tool
 async def fails_later(ctx: BranchContext) -> None:
-    """Ask, then fail as a store does."""
     await ctx.elicit(Number, "n?")
     raise StoreError(SECRET)
 
@@ -47,7 +45,6 @@ async def asks(ctx: BranchContext) -> None:
 
 @tool
 async def fails_in_a_step(ctx: BranchContext) -> str:
-    """Return what a step that fails as a store does has raised."""
     try:
         await ctx.step(fail)
     except StepFailed as failed:
@@ -97,7 +94,6 @@ async def test_a_round_that_meets_a_stores_error_is_no_recorded_failure(store: C
 
 @tool
 async def ends(ctx: BranchContext, by: str) -> str:
-    """Do something, then end the round by a question, a value or an error."""
     await ctx.step(note, "done", undo=forget if by == "asks" else None)
     if by == "asks":
         await ctx.elicit(Number, "n?")

@@ -32,7 +32,6 @@ pytestmark = pytest.mark.usefixtures("nothing_done")
 
 @tool
 async def asks_first(ctx: BranchContext) -> str:
-    """Ask, do something, and ask again."""
     await ctx.elicit(Number, "which?")
     await ctx.step(note, "booked", undo=forget)
     await ctx.elicit(Number, "sure?")
@@ -41,7 +40,6 @@ async def asks_first(ctx: BranchContext) -> str:
 
 @tool
 async def does_first(ctx: BranchContext) -> str:
-    """Do something before the first question, too."""
     await ctx.step(note, "looked", undo=forget)
     await ctx.elicit(Number, "which?")
     await ctx.step(note, "booked", undo=forget)
@@ -227,7 +225,6 @@ async def test_a_late_failure_undoes_nothing_that_another_worker_has_done(quick:
 
     @tool(name="found")
     async def fails(ctx: BranchContext) -> str:
-        """Do something, and fail in one process."""
         await ctx.step(note, "booked", undo=forget)
         if not healthy.is_set():
             raise MemoryError

@@ -396,7 +396,6 @@ async def test_a_worker_that_lost_the_lease_starts_nothing_and_the_first_record_
 
     @tool
     async def slow(ctx: BranchContext) -> list[str]:
-        """Take a while, then do more."""
         return [await ctx.step(slowly), await ctx.step(build, "more")]
 
     desk = Desk(slow, always(n=1), policy=short)

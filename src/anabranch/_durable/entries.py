@@ -128,13 +128,7 @@ class Notes:
     entries: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def notes_text(
-    at: float,
-    worker: str,
-    *,
-    asks: Iterable[Ask],
-    entries: Mapping[str, Entry],
-) -> str:
+def notes_text(at: float, worker: str, *, asks: Iterable[Ask], entries: Mapping[str, Entry]) -> str:
     """Return the notes on a round that ends now, as text."""
     noted = {
         "at": round(at, 3),

@@ -211,12 +211,7 @@ class CallService:
                 yield opened
 
     async def _play(
-        self,
-        job: Job,
-        journal: Journal,
-        opened: _Opened,
-        replies: Replies[R],
-        seen: ObservedRound,
+        self, job: Job, journal: Journal, opened: _Opened, replies: Replies[R], seen: ObservedRound
     ) -> Finished[Any] | R | RoundRecord:
         async def play(call: Call[Any]) -> Finished[Any] | Waiting:
             try:
@@ -238,11 +233,7 @@ class CallService:
             await self._unwind(job, journal, ToolError(str(error)))
 
     async def _run(
-        self,
-        job: Job,
-        journal: Journal,
-        opened: _Opened,
-        run: Callable[[Call[Any]], Awaitable[T]],
+        self, job: Job, journal: Journal, opened: _Opened, run: Callable[[Call[Any]], Awaitable[T]]
     ) -> T:
         call = open_call(
             job.tool,

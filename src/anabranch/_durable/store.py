@@ -313,13 +313,7 @@ class CallStore(Protocol):
         ...
 
     async def end_round(
-        self,
-        call_id: str,
-        record: RoundRecord,
-        event: CallEvent,
-        *,
-        owner: str,
-        deadline: float,
+        self, call_id: str, record: RoundRecord, event: CallEvent, *, owner: str, deadline: float
     ) -> RoundRecord:
         """Write a round's end, change the call's state, and release the lease, atomically.
 

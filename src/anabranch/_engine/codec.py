@@ -43,10 +43,7 @@ class Codec:
     __slots__ = ("_exact", "_name", "_reader", "_refused", "_writer")
 
     def __init__(
-        self,
-        adapter: TypeAdapter[Any] | None,
-        exact: type[Any] | None = None,
-        refused: str = "",
+        self, adapter: TypeAdapter[Any] | None, exact: type[Any] | None = None, refused: str = ""
     ) -> None:
         self._exact = exact
         self._refused = refused

@@ -34,9 +34,4 @@ else:
             return _load(name)
 
 
-__all__ = [
-    "Backlog",
-    "DBOSEngine",
-    "Engine",
-    "Wake",
-]
+__all__ = ["Backlog", "DBOSEngine", "Engine", "Wake"]

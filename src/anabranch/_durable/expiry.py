@@ -131,6 +131,9 @@ class Reaper:
             logger.warning("the compensations of %d calls take long; they continue", late)
         return sum(done)
 
+    def _forget(self, line: str, _: object) -> None:
+        del self._ending[line]
+
     def _lease(self, line: str) -> Lease:
         store, clock, seconds = self._policy.store, self._calls.runtime.clock, self._policy.lease
         return Lease(store, line, clock, seconds=seconds)

@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from anabranch import (
-    BranchContext,
-    InvalidTokenError,
-    OtherVersionError,
-    StoreError,
-    ToolError,
-    UnreachableError,
-    tool,
-)
+from anabranch import BranchContext, tool
 from anabranch.adapters._paused_call import (
     AdaptedTool,
     Failed,
@@ -25,6 +17,13 @@ from anabranch.adapters._paused_call import (
     next_rounds,
     questions_of,
     without_state,
+)
+from anabranch.errors import (
+    InvalidTokenError,
+    OtherVersionError,
+    StoreError,
+    ToolError,
+    UnreachableError,
 )
 from anabranch.models import ModelError
 from anabranch.rounds import InvalidAnswerError, Returned, Rounds

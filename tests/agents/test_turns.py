@@ -12,7 +12,7 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, ToolError, tool
+from anabranch import Accepted, BranchContext, ToolError, ToolSpec, Usage, tool
 from anabranch._telemetry import log_fields
 from anabranch.agents import (
     NodeAdded,
@@ -29,15 +29,7 @@ from anabranch.agents import (
     random_names,
 )
 from anabranch.errors import StoreError
-from anabranch.messages import (
-    ElicitReply,
-    SampleReply,
-    SampleRequest,
-    TextBlock,
-    ToolSpec,
-    Usage,
-    text_of,
-)
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, TextBlock, text_of
 from anabranch.testing import ModelFunction, calls
 from anabranch.tree import (
     NO_RESULT,

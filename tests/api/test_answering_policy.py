@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 
-from anabranch import (
-    AnsweringPolicy,
-    BranchContext,
-    Declined,
-    StepFailed,
-    ToolError,
-    run_tool,
-    tool,
-)
+from anabranch import AnsweringPolicy, BranchContext, Declined, run_tool, tool
+from anabranch.errors import StepFailed, ToolError
 from anabranch.messages import ElicitRequest, SampleRequest
 from anabranch.testing import MockClient
 

@@ -5,18 +5,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch import (
-    Accepted,
-    BranchContext,
-    BranchDepthError,
-    CapabilityError,
-    Elicitation,
-    HandoffTool,
-    InvalidArgumentsError,
-    Limits,
-    ToolError,
-    tool,
-)
+from anabranch import Accepted, BranchContext, Elicitation, HandoffTool, Limits, tool
+from anabranch.errors import BranchDepthError, CapabilityError, InvalidArgumentsError, ToolError
 from anabranch.messages import SampleRequest
 from anabranch.testing import MockClient, run_tool
 from anabranch.tool import Tool

@@ -7,15 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch import (
-    BranchContext,
-    CapabilityError,
-    ConverseRoundsError,
-    SampleResult,
-    ToolError,
-    tool,
-    user,
-)
+from anabranch import BranchContext, SampleResult, tool, user
+from anabranch.errors import CapabilityError, ConverseRoundsError, ToolError
 from anabranch.messages import Message, SampleReply, ToolResultBlock, ToolUseBlock
 from anabranch.testing import MockClient, run_tool
 from anabranch.tool import Tool

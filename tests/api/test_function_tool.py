@@ -7,15 +7,8 @@ from typing import Annotated, Any, Literal, TypedDict
 import pytest
 from pydantic import BaseModel, Field
 
-from anabranch import (
-    BranchContext,
-    CapabilityError,
-    Elicitation,
-    InvalidArgumentsError,
-    Limits,
-    ToolError,
-    tool,
-)
+from anabranch import BranchContext, Elicitation, Limits, tool
+from anabranch.errors import CapabilityError, InvalidArgumentsError, ToolError
 from anabranch.testing import MockClient, run_tool
 
 

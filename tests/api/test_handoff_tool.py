@@ -6,16 +6,8 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, Field
 
-from anabranch import (
-    Accepted,
-    BranchContext,
-    Elicitation,
-    HandoffTool,
-    InvalidArgumentsError,
-    Limits,
-    SerializationError,
-    ToolError,
-)
+from anabranch import Accepted, BranchContext, Elicitation, HandoffTool, Limits
+from anabranch.errors import InvalidArgumentsError, SerializationError, ToolError
 from anabranch.testing import MockClient, SequentialIds, run_tool
 
 

@@ -7,17 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch import (
-    Accepted,
-    AnswerError,
-    BranchContext,
-    Cancelled,
-    Capabilities,
-    CapabilityError,
-    Declined,
-    StepFailed,
-    tool,
-)
+from anabranch import Accepted, AnswerError, BranchContext, Cancelled, Capabilities, Declined, tool
+from anabranch.errors import CapabilityError, StepFailed
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,

@@ -5,18 +5,10 @@ from typing import TypeAlias
 
 from pydantic import BaseModel, JsonValue
 
-from anabranch import (
-    BranchContext,
-    BranchTokenError,
-    Capabilities,
-    ConcurrentElicitError,
-    Limits,
-    StepFailed,
-    tool,
-)
+from anabranch import BranchContext, Capabilities, Limits, tool
 from anabranch._asking import Host
 from anabranch._engine import Answer, Finished, Journal, Notice
-from anabranch.errors import error_to_json
+from anabranch.errors import BranchTokenError, ConcurrentElicitError, StepFailed, error_to_json
 from anabranch.tool import Runtime, Tool, open_call
 
 Answers: TypeAlias = Mapping[str, JsonValue | StepFailed]

@@ -5,24 +5,13 @@ from typing import Any
 
 import pytest
 
-from anabranch import (
-    AnswerError,
-    BranchContext,
-    Capabilities,
-    CapabilityError,
-    NonDeterminismError,
-    StepFailed,
-    ToolSpec,
-    Usage,
-    tool,
-    user,
-)
+from anabranch import AnswerError, BranchContext, Capabilities, ToolSpec, Usage, tool, user
+from anabranch.errors import CapabilityError, NonDeterminismError, StepFailed
 from anabranch.messages import (
     AudioBlock,
     Block,
     DocumentBlock,
     ImageBlock,
-    Message,
     SampleReply,
     SampleRequest,
     TextBlock,

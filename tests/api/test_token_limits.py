@@ -5,20 +5,9 @@ from collections.abc import Callable
 import pytest
 from pydantic import BaseModel
 
-from anabranch import (
-    AnswerError,
-    BranchContext,
-    BranchTimeoutError,
-    BranchTokenError,
-    Limits,
-    SampleValidationError,
-    StepFailed,
-    ToolSpec,
-    Usage,
-    tool,
-    user,
-)
+from anabranch import AnswerError, BranchContext, Limits, ToolSpec, Usage, tool, user
 from anabranch._asking import estimate_tokens
+from anabranch.errors import BranchTimeoutError, BranchTokenError, SampleValidationError, StepFailed
 from anabranch.messages import SampleReply, SampleRequest, TextBlock
 from anabranch.testing import ManualClock, MockClient, run_tool
 

@@ -6,20 +6,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from anabranch import (
-    Accepted,
-    BranchContext,
-    Cancelled,
-    Declined,
-    Elicitation,
-    ElicitResult,
-    HandoffTool,
-    tool,
-)
+from anabranch import Accepted, BranchContext, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch.chat import ElicitId, Plugin, PluginAnswerer, PluginRequest, make_plugin
 from anabranch.mcp import create_server
 from anabranch.messages import ElicitReply
 from anabranch.testing import MockClient, calls, run_tool
+from anabranch.tool import HandoffTool, tool
 from tests.agents.harness import Answering, Setting, heard, set_up
 from tests.agents.memory import MemoryTrees
 

@@ -6,18 +6,10 @@ from typing import Any
 
 import pytest
 
-from anabranch import (
-    Accepted,
-    BranchContext,
-    Capabilities,
-    ConcurrentElicitError,
-    Elicitation,
-    ElicitInBranchError,
-    ElicitResult,
-    tool,
-)
+from anabranch import Accepted, BranchContext, Capabilities, Elicitation, ElicitResult, tool
 from anabranch.agents import Agent, AgentTool, CalledTool
 from anabranch.chat import Plugin, PluginRequest, make_plugin
+from anabranch.errors import ConcurrentElicitError, ElicitInBranchError
 from anabranch.messages import ElicitReply
 from anabranch.testing import MockModel, calls
 from anabranch.tool import Tool

@@ -19,18 +19,10 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel, RootModel
 from pydantic_core import to_jsonable_python
 
-from anabranch import (
-    Accepted,
-    AnabranchError,
-    BranchContext,
-    Declined,
-    NonDeterminismError,
-    ToolError,
-    run_tool,
-    tool,
-)
+from anabranch import Accepted, BranchContext, Declined, run_tool, tool
 from anabranch._schemas import Form
 from anabranch.agents import RemoteTools
+from anabranch.errors import AnabranchError, NonDeterminismError, ToolError
 from anabranch.mcp import create_server
 from anabranch.memory import Draft, ReasoningBank, Scopes
 from anabranch.messages import AudioBlock, DocumentBlock, ImageBlock

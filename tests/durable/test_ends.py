@@ -7,17 +7,11 @@ from mcp.server.mcpserver import Image
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch import (
-    BranchContext,
-    Capabilities,
-    CapabilityError,
-    InvalidArgumentsError,
-    SerializationError,
-    tool,
-)
+from anabranch import BranchContext, Capabilities, tool
 from anabranch._asking import Host
 from anabranch._durable import CallStore
 from anabranch._engine import Finished
+from anabranch.errors import CapabilityError, InvalidArgumentsError, SerializationError
 from anabranch.tool import Tool
 from tests.diary import DONE, forget, note
 from tests.durable.harness import Desk, Number, accept, always

@@ -5,16 +5,10 @@ from typing import Any
 import pytest
 from mcp.types import ElicitRequestFormParams, InputRequiredResult
 
-from anabranch import (
-    BranchContext,
-    CallExpiredError,
-    NonDeterminismError,
-    OtherVersionError,
-    ToolError,
-    tool,
-)
+from anabranch import BranchContext, tool
 from anabranch._durable import CallRecord, CallStore
 from anabranch._engine import Finished
+from anabranch.errors import CallExpiredError, NonDeterminismError, OtherVersionError, ToolError
 from anabranch.tool import Tool
 from tests.durable.harness import Desk, Ledger, Number, accept, always, reaper
 from tests.durable.stores import Cut, CutAt, Modelled

@@ -11,18 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch import (
-    BranchContext,
-    BranchDepthError,
-    BranchTimeoutError,
-    BranchTokenError,
-    Limits,
-    Usage,
-    tool,
-)
+from anabranch import BranchContext, Limits, Usage, tool
 from anabranch._asking import Host
 from anabranch._engine import Answer, Finished, Journal, Notice
 from anabranch._engine import Ask as Asked
+from anabranch.errors import BranchDepthError, BranchTimeoutError, BranchTokenError
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, UrlRequest
 from anabranch.testing import ManualClock, MockClient, run_tool
 from anabranch.tool import Runtime, Tool, open_call

@@ -12,14 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 
-from anabranch.messages import (
-    NOTHING,
-    ImageBlock,
-    Message,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from anabranch import Message
+from anabranch.messages import NOTHING, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from anabranch.tree import NO_RESULT_CONTENT, Kind, Node, Result, project
 from tests.laws.trees import Thicket, thickets
 from tests.models.provider_rules import chat_faults, messages_faults

@@ -19,17 +19,9 @@ from mcp import MCPError
 from mcp.server.mcpserver import Image as SdkImage
 from pydantic import BaseModel, Field, HttpUrl, RootModel
 
-from anabranch import (
-    BranchContext,
-    HandoffTool,
-    InvalidArgumentsError,
-    StepFailed,
-    ToolAnnotations,
-    ToolError,
-    run_tool,
-    tool,
-)
-from anabranch.tool import Tool
+from anabranch import BranchContext, run_tool
+from anabranch.errors import InvalidArgumentsError, StepFailed, ToolError
+from anabranch.tool import HandoffTool, Tool, ToolAnnotations, tool
 from tests.masking import id_in, with_any_id
 from tests.mcp.asking import Ok
 from tests.mcp.harness import ERAS, MODERN, Answers, accept, connected, over, serving, text_of

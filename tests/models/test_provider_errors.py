@@ -8,15 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import anyio
 import pytest
 
-from anabranch.messages import (
-    AudioBlock,
-    DocumentBlock,
-    FileBlock,
-    Message,
-    SampleRequest,
-    ToolResultBlock,
-    user,
-)
+from anabranch import Message, user
+from anabranch.messages import AudioBlock, DocumentBlock, FileBlock, SampleRequest, ToolResultBlock
 from anabranch.models import ProviderError, StreamingSampler, open_model
 from tests.models.harness import ANTHROPIC, OLLAMA, OPENAI, REQUEST, everywhere
 from tests.models.provider_server import Provider, Refuse, Say, Silence

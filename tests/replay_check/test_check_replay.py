@@ -10,18 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch import (
-    Accepted,
-    BranchContext,
-    Capabilities,
-    HandoffTool,
-    InvalidArgumentsError,
-    Limits,
-    StepFailed,
-    ToolError,
-    tool,
-)
+from anabranch import Accepted, BranchContext, Capabilities, HandoffTool, Limits, tool
 from anabranch._aio import Timer
+from anabranch.errors import InvalidArgumentsError, StepFailed, ToolError
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.replay_check._rehearsal import rehearse
 from anabranch.testing import ManualClock, MockClient, MockExhausted, check_replay

@@ -12,14 +12,11 @@ from anabranch import (
     AnswerError,
     BranchContext,
     Capabilities,
-    CapabilityError,
     Declined,
     Elicitation,
-    InvalidArgumentsError,
-    StepFailed,
-    ToolError,
     tool,
 )
+from anabranch.errors import CapabilityError, InvalidArgumentsError, StepFailed, ToolError
 from anabranch.mcp import create_server
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.rounds import (
@@ -32,6 +29,7 @@ from anabranch.rounds import (
     run_round,
 )
 from anabranch.testing import ManualClock, MockModel, SequentialIds
+from anabranch.tool import tool
 from tests.diary import DONE
 from tests.durable.stores import Modelled
 

@@ -5,14 +5,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch import (
-    Accepted,
-    BranchContext,
-    CallExpiredError,
-    IdempotencyKeyError,
-    InvalidTokenError,
-    tool,
-)
+from anabranch import Accepted, BranchContext, tool
+from anabranch.errors import CallExpiredError, IdempotencyKeyError, InvalidTokenError
 from anabranch.mcp import Durability
 from anabranch.rounds import Asked, Returned, Rounds
 from anabranch.testing import ManualClock

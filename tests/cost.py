@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["Cost"]
-
 SHOWN = 10
 KEY = "cpu seconds"
 

@@ -4,8 +4,6 @@ from collections.abc import Generator
 
 import pytest
 
-__all__ = ["DONE", "forget", "note", "nothing_done"]
-
 DONE: list[str] = []
 
 

@@ -24,8 +24,6 @@ import pytest
 
 from tests.preloaded import SHARED
 
-__all__ = ["Hangs"]
-
 GRACE = 20
 """Seconds from the alarm, or a failure, to the end of the test's fixtures."""
 

@@ -48,8 +48,6 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, TypeAlias
 
-__all__ = ["SHARED", "Preloaded", "cold"]
-
 Order: TypeAlias = dict[str, Any]
 """What a process shall be, without its descriptors."""
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["LONG", "SEED", "examples", "repeating", "times"]
-
 LONG = os.environ.get("ANABRANCH_LONG", "") == "1"
 """Whether this is the long run."""
 

@@ -13,8 +13,6 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped] #
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["Spread", "long_files_first"]
-
 PAGES = "docs/test_pages.py"
 """Its tests are the examples of the pages; those of one page build on each other."""
 

@@ -11,8 +11,6 @@ import griffe
 
 from tests.api.surface import markdown, public_modules, rows, signatures
 
-__all__ = ["reference_pages"]
-
 SECTIONS = {
     griffe.DocstringSectionKind.parameters: "Parameters",
     griffe.DocstringSectionKind.attributes: "Attributes",

@@ -17,8 +17,6 @@ from pydantic.json_schema import models_json_schema
 
 from anabranch.mcp import CallToolSagaParams, ResumeToolSagaParams, SagaError, ToolCallSagaResult
 
-__all__ = ["SCHEMA", "TYPESCRIPT", "schema", "typescript"]
-
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "docs" / "sagas.schema.json"
 TYPESCRIPT = ROOT / "docs" / "sagas.d.ts"

@@ -15,17 +15,6 @@ from pathlib import Path
 
 import griffe
 
-__all__ = [
-    "PAGE",
-    "Entry",
-    "entries",
-    "markdown",
-    "page",
-    "public_modules",
-    "rows",
-    "signatures",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "api.md"
 

@@ -11,8 +11,6 @@ from pydantic import BaseModel, field_validator, model_serializer
 
 from anabranch import BranchContext, tool
 
-__all__ = ["PLACES", "RAISED", "arguments", "raises", "returns", "takes"]
-
 
 class OwnError(BaseException):
     """An author's own, which is no ``Exception``."""

@@ -11,8 +11,6 @@ from textual.widgets import Static
 from anabranch.cli._browser import Browser
 from tests.patience import PATIENCE
 
-__all__ = ["browsing", "details", "until"]
-
 
 def details(app: Browser) -> str:
     return str(app.query_one("#details", Static).content)

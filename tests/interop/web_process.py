@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["SEATS", "Served", "serving"]
-
 TOOLS = '''
 from pathlib import Path
 from typing import Literal

@@ -24,22 +24,6 @@ from anabranch.testing import ManualClock
 from anabranch.tool import Tool
 from tests.patience import PATIENCE
 
-__all__ = [
-    "BUG",
-    "Block",
-    "World",
-    "as_tool",
-    "enter",
-    "model",
-    "person",
-    "programs",
-    "sleepy_programs",
-    "slow_programs",
-    "small_programs",
-    "what_is_asked",
-    "without_names",
-]
-
 
 class Number(BaseModel):
     n: int

@@ -22,8 +22,6 @@ from anabranch.messages import (
 )
 from anabranch.tree import Kind, Node, Result
 
-__all__ = ["Thicket", "inputs", "texts", "thickets"]
-
 IDS = ("u1", "u1", "u1", "u1_2", "u2", "call.1/2", "", "ü", "x" * 64, "x" * 65)
 NAMES = ("look", "look", "a.b/c", "", "n" * 70)
 BLANK = ("", " ", "\n\t", "\u00a0")

@@ -12,8 +12,6 @@ from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
 from anabranch.tool import Tool
 from tests.mcp.harness import Answers, accept, echo
 
-__all__ = ["ANSWERED", "Report", "journey", "traveller"]
-
 
 class Card(BaseModel):
     number: int = Field(ge=1, le=9)

@@ -19,8 +19,6 @@ from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-
 
 from tests.models.provider_formats.answers import signed
 
-__all__ = ["chat_faults", "messages_faults", "responses_faults"]
-
 PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")

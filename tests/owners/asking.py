@@ -4,8 +4,6 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 
-__all__ = ["survey"]
-
 QUESTIONS = 12
 """More than one request may ask."""
 

@@ -25,8 +25,6 @@ from tests.owners.people import (
 )
 from tests.randomised import LONG, SEED, times
 
-__all__ = ["Attack", "use", "use_the_rest"]
-
 SHOWN = 300
 """Characters of an answer that a finding shows."""
 

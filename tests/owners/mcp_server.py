@@ -20,8 +20,6 @@ from tests.mcp.harness import bearing
 from tests.owners.people import Answer, Parameter, Person
 from tests.owners.web import sample_of, texts_of
 
-__all__ = ["McpSurface", "serving_tools"]
-
 TARGET = Path(__file__).with_name("asking.py")
 TOKENS = 2_000
 """More than the people who call."""

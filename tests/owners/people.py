@@ -14,21 +14,6 @@ from random import Random
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any, Protocol, TypeAlias, cast
 
-__all__ = [
-    "Answer",
-    "Parameter",
-    "Person",
-    "Surface",
-    "Use",
-    "first_of",
-    "ids_of",
-    "leaves",
-    "never",
-    "plain",
-    "replaced",
-    "with_text",
-]
-
 Parameter: TypeAlias = tuple[str | int, ...]
 """Where a text is in what an operation is given."""
 

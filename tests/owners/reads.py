@@ -12,8 +12,6 @@ import pytest
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection, Request
 
-__all__ = ["Reads"]
-
 PROTOCOL = {"accept", "accept-encoding", "content-type", "if-none-match"}
 """Headers that say how to answer, and name nothing."""
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 
 import psycopg
 
-__all__ = ["rows_about", "rows_of"]
-
 RENEWED = ("leased_until", "due")
 """Columns that a running process writes again and again."""
 SEARCH = re.compile(r"VIRTUAL|_(data|idx|docsize|config|content)\b", re.IGNORECASE)

@@ -11,8 +11,6 @@ from anabranch.tree import TreeStore
 from tests.owners.people import Answer, Parameter, Person
 from tests.owners.web import decide
 
-__all__ = ["TerminalSurface"]
-
 SAID = "hello"
 """What is a message of the terminal's conversations."""
 

@@ -32,8 +32,6 @@ from tests.owners.people import Answer, Parameter, Person, Use
 from tests.owners.reads import Reads
 from tests.patience import PATIENCE
 
-__all__ = ["IN_BRANCH", "ToolSurface", "WebSurface", "chatting"]
-
 USE = re.compile(r"^use (\w+) (\{.*\})$", re.MULTILINE)
 PLACE = re.compile(r"\{(\w+)(?::\w+)?\}")
 SAID_BY_SERVER = {

@@ -17,8 +17,6 @@ from tests.owners.people import Answer, Person, first_of
 from tests.owners.reads import Reads
 from tests.owners.web import MOUNTED, Gates, WebSurface, body_of, chatting, said
 
-__all__ = ["STORY", "TwoPeople", "WebStory", "two_people"]
-
 PNG = "iVBORw0KGgoA"
 """The beginning of every PNG, in base64."""
 STORY = "tests/owners/web_story.py"

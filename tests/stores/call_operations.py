@@ -11,8 +11,6 @@ from anabranch.stores._call_rows import digest_of
 from tests.suites.call_samples import a_call
 from tests.suites.linearizability import Operation
 
-__all__ = ["BEGINNING", "LOOKING", "OPERATIONS", "PROGRAMS", "STATES", "empty", "operation"]
-
 CALLS = ("call_1", "call_2")
 UNKNOWN = "call_3"
 """It is begun by an operation, or not at all."""

@@ -3,8 +3,6 @@
 from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage
 from anabranch.tree import HEAD, Kind, Node, Ref, Result, Thread, Tree, TreeStore
 
-__all__ = ["REFS", "SAMPLE", "fill", "node"]
-
 THREAD = Thread("trip", 100.0, "Be brief.", "A trip")
 REFS = {"good": "graz", HEAD: "end"}
 

@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-__all__ = ["MODERN", "VERSIONS", "Lines", "accept", "call", "events"]
-
 MODERN: Final = "2026-07-28"
 VERSIONS: Final = {"auto": MODERN, "legacy": "2025-11-25"}
 """What a client may ask for, and the version that it gets."""

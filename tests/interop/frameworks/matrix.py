@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["FRAMEWORKS", "LINES", "PAGE", "frameworks_of", "page_with_table"]
-
 FRAMEWORKS: Final = {
     "pydantic-ai": "Pydantic AI",
     "langchain": "LangChain, LangGraph",

@@ -32,8 +32,6 @@ from anabranch._aio import SystemClock
 from anabranch.rounds import Rounds
 from anabranch.testing import ManualClock, MockModel
 
-__all__ = ["SAMPLED", "call_ids", "play", "raised", "rounds_of"]
-
 REPORTS = int(os.environ["REPORTS"])
 """The descriptor of the reports: frameworks write to stdout."""
 

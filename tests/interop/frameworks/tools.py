@@ -9,8 +9,6 @@ from pydantic import BaseModel, Field
 
 from anabranch import Accepted, BranchContext, Elicitation, StoreError, ToolError, tool
 
-__all__ = ["TOOLS"]
-
 
 class Stay(BaseModel):
     nights: int = Field(ge=1, le=30)

@@ -12,8 +12,6 @@ from typing import Final
 from tests.docs.pages import ROOT
 from tests.patience import PATIENCE
 
-__all__ = ["HOST", "PROXIES", "Proxy", "proxying"]
-
 HOST: Final = "tools.example.org"
 """The name that the configurations serve."""
 

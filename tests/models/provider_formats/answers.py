@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Call", "Say", "event", "pieces", "signed"]
-
 
 @dataclass(frozen=True)
 class Call:

@@ -5,8 +5,6 @@ from typing import Any
 
 from tests.models.provider_formats.answers import Call, Say, event, pieces, signed
 
-__all__ = ["MODEL", "events", "whole"]
-
 MODEL = "claude-test-1"
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from tests.models.provider_formats.answers import Call, Say, event, pieces, signed
 
-__all__ = ["MODEL", "events", "whole"]
-
 MODEL = "gpt-test-1"
 
 

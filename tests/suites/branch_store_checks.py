@@ -1,9 +1,4 @@
-"""The suite of stores of branches: one check for each promise of ``BranchStore``.
-
-A check is given a function that opens an empty store, and closes what it has opened; those of
-``SHARED_BRANCH_STORE_CHECKS`` need one that opens the same store every time. It raises
-``AssertionError`` with the broken promise. It reads no clock: times are constants.
-"""
+"""The suite of stores of branches: one check for each promise of ``BranchStore``."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,9 +1,4 @@
-"""The suite of stores of calls: one check for each promise of ``CallStore``.
-
-The list of the checks that need the store opened once, and those about what is stored. A check is
-given a function that opens an empty store, and closes what it has opened. It raises
-``AssertionError`` with the broken promise. It reads no clock: times are constants.
-"""
+"""The suite of stores of calls: one check for each promise of ``CallStore``."""
 
 from collections.abc import Mapping
 from typing import cast

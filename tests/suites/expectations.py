@@ -1,4 +1,10 @@
-"""Expectations of the checks of all stores: they open a store, and report which promise is broken."""
+"""Expectations of the checks of all stores: they open a store, and report which promise is broken.
+
+A check gets a function that opens an empty store, and closes the store that it has opened. A check of
+threads or processes opens the same store more than once: its function opens the same data every time,
+and is picklable, such as ``functools.partial(anabranch.stores.open_store, url)``. A check raises
+``AssertionError`` with the broken promise. No check reads a clock: times are constants.
+"""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager

@@ -1,8 +1,4 @@
-"""The suite of stores of memories: one check for each promise of ``MemoryStore``.
-
-A check is given a function that opens an empty store, and closes what it has opened. It raises
-``AssertionError`` with the broken promise. It reads no clock: times are constants.
-"""
+"""The suite of stores of memories: one check for each promise of ``MemoryStore``."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias

@@ -1,8 +1,4 @@
-"""The suite of stores of run events; ``run_turn_checks.py`` has the turns.
-
-As with calls, a check opens an empty store, raises ``AssertionError`` with the broken promise, and
-reads no clock.
-"""
+"""The suite of stores of run events; ``run_turn_checks.py`` has the turns."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing

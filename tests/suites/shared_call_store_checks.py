@@ -1,9 +1,4 @@
-"""Checks of stores of calls that several threads and processes share.
-
-These checks open the same store more than once, also in processes that they start and kill.
-``open_store`` must open the same data every time and be picklable, such as
-``functools.partial(anabranch.stores.open_store, url)``.
-"""
+"""Checks of stores of calls that several threads and processes share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Checks of stores of run events that several threads and processes share.
-
-As with calls, ``open_store`` must open the same data every time and be picklable.
-"""
+"""Checks of stores of run events that several threads and processes share."""
 
 from collections.abc import Callable
 from typing import Any

@@ -111,12 +111,7 @@ class Preloaded:
     def __init__(
         self, variables: Mapping[str, str], connection: socket.socket | None = None
     ) -> None:
-        """Use the process at the other end of ``connection``; without one, start it when needed.
-
-        Args:
-            variables: its environment.
-            connection: leads to it.
-        """
+        """Use the process at the other end of ``connection``; without one, start it when needed."""
         self._variables = {**variables}
         self._connection = connection
         self._process: subprocess.Popen[bytes] | None = None

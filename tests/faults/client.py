@@ -24,14 +24,7 @@ UNREACHABLE = "cannot reach its records"
 
 @dataclass(slots=True)
 class Client:
-    """Plays one call.
-
-    Attributes:
-        key: under which its first request is repeated.
-        url: the proxy's.
-        http: connections.
-        repeated: how many requests had to be sent again.
-    """
+    """Plays one call."""
 
     key: str
     url: str

@@ -24,14 +24,7 @@ class RefusedError(Exception):
 
 @dataclass(slots=True)
 class Person:
-    """Plays one call.
-
-    Attributes:
-        name: the thread's.
-        url: the proxy's.
-        http: connections.
-        repeated: how many requests had to be sent again.
-    """
+    """Plays one call."""
 
     name: str
     url: str

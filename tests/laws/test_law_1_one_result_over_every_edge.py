@@ -198,12 +198,7 @@ def reply_to(edge: Edge, question: Node) -> ElicitReply:
 
 
 async def over_agents(tool: Tool[Any], *, stored: bool) -> Seen:
-    """The tool is called in an agent's turn; another agent takes each round.
-
-    Args:
-        tool: the tool.
-        stored: whether its calls are stored.
-    """
+    """The tool is called in an agent's turn; another agent takes each round."""
     edge, trees = Edge(), MemoryTrees()
 
     def decide(request: SampleRequest) -> SampleReply:

@@ -58,13 +58,7 @@ class ProgramTime:
 
 @dataclass
 class Known:
-    """What the store says of the call, besides its rounds: the answers to those, as they came.
-
-    Attributes:
-        number: of the round that is next.
-        state, responses: what it begins from; ``None`` for responses while a person is asked.
-        outcome: what the call came to.
-    """
+    """What the store says of the call, besides its rounds: the answers to those, as they came."""
 
     number: int = 0
     state: str | None = None
@@ -73,13 +67,7 @@ class Known:
 
 
 class Disturbed:
-    """A program that is played by two workers of an engine with faults.
-
-    Args:
-        program: what is played.
-        seed: the engine's.
-        leave_at: the round that the person does not answer any more.
-    """
+    """A program that is played by two workers of an engine with faults."""
 
     def __init__(self, program: Block, seed: int, leave_at: int | None = None) -> None:
         self.play = Play(program)

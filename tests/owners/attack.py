@@ -55,11 +55,7 @@ BYTES = ("source", "value")
 
 
 class Attack:
-    """What ``other`` does with the ids of ``owner``.
-
-    Attributes:
-        found: what was wrong, one sentence each.
-    """
+    """What ``other`` does with the ids of ``owner``."""
 
     def __init__(
         self, surface: Surface, owner: Person, other: Person, ids: Mapping[str, Sequence[str]]

@@ -73,11 +73,7 @@ async def accept(context: Any, params: Any) -> types.ElicitResult:
 
 
 class McpSurface:
-    """The tools of a server over HTTP.
-
-    Attributes:
-        mode: the era in which it is called.
-    """
+    """The tools of a server over HTTP."""
 
     def __init__(self, url: str, tokens: Sequence[str], mode: str) -> None:
         self._url = url

@@ -38,14 +38,7 @@ class _Noted(Mapping[str, str]):
 
 
 class Reads:
-    """What each endpoint has read.
-
-    Attributes:
-        query: names in the query.
-        headers: names of headers.
-        models: models of the body.
-        bodies: the endpoints that have read a body, by whatever means.
-    """
+    """What each endpoint has read."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.query: dict[Any, set[str]] = defaultdict(set)

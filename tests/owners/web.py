@@ -148,11 +148,7 @@ def routes_of(routes: Iterable[BaseRoute], prefix: str = "") -> dict[str, Route]
 
 
 class WebSurface:
-    """The routes of an application.
-
-    Attributes:
-        app: the application in which it is mounted.
-    """
+    """The routes of an application."""
 
     def __init__(self, served: Served, reads: Reads) -> None:
         self._client = served.client

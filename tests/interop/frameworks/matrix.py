@@ -21,12 +21,7 @@ ALL: Final = tuple(FRAMEWORKS)
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the table.
-
-    Attributes:
-        says: what works, as the page says it.
-        frameworks: where.
-    """
+    """A line of the table."""
 
     says: str
     frameworks: tuple[str, ...] = ALL

@@ -54,14 +54,7 @@ class Driver:
 
 @dataclass
 class Agent:
-    """An agent whose model calls some tools at once; every :meth:`go` is another process.
-
-    Attributes:
-        driver: runs agents of this maker.
-        folder: where its tools write what they do.
-        store: the URL of a store of calls.
-        sampler: whether a sampler of ours answers samples.
-    """
+    """An agent whose model calls some tools at once; every :meth:`go` is another process."""
 
     driver: Driver
     folder: Path

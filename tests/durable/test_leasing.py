@@ -40,10 +40,8 @@ if child:
 
 
 def test_a_forked_process_does_not_take_its_parents_leases_for_its_own() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", FORKED], check=True, capture_output=True, text=True, env=os.environ
-    )
-    owners = ran.stdout.split()
+    command = [sys.executable, "-c", FORKED]
+    owners = subprocess.check_output(command, text=True, env=os.environ).split()
     assert len(owners) == 2
     assert len(set(owners)) == 2
 

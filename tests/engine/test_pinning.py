@@ -145,15 +145,8 @@ def test_a_pin_is_the_same_in_every_process() -> None:
         "from pathlib import Path; from anabranch._engine import pin;"
         "print(pin(print, [{Path(c) for c in 'abcdef'}, {'x': {'q', 'r', 's'}}]))"
     )
-    pins = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            check=True,
-            capture_output=True,
-        ).stdout
-        for seed in "123"
-    }
+    seeds = ({**os.environ, "PYTHONHASHSEED": seed} for seed in "123")
+    pins = {subprocess.check_output([sys.executable, "-c", code], env=seed) for seed in seeds}
     assert len(pins) == 1
 
 

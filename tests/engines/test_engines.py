@@ -18,6 +18,12 @@ from tests.suites.engine_samples import Worker
 every_check = pytest.mark.parametrize("check", ENGINE_CHECKS, ids=lambda check: check.__name__)
 
 
+def passes(module: str, *arguments: str) -> None:
+    command = [sys.executable, "-m", f"tests.engines.{module}", *arguments]
+    done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @every_check
 async def test_the_engine_in_process_keeps_the_promises_of_the_port(check: EngineCheck) -> None:
     await check(InProcessEngine)
@@ -26,24 +32,16 @@ async def test_the_engine_in_process_keeps_the_promises_of_the_port(check: Engin
 @every_check
 def test_dbos_keeps_the_promises_of_the_port(check: EngineCheck, postgres: Server) -> None:
     name = check.__name__
-    command = ["-m", "tests.engines.dbos_process", name, postgres.new_url(), f"dbos_{name}"]
-    done = subprocess.run(
-        [sys.executable, *command], check=False, stderr=subprocess.PIPE, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    passes("dbos_process", name, postgres.new_url(), f"dbos_{name}")
 
 
 @pytest.mark.long
 def test_over_dbos_a_run_of_a_chat_waits_for_a_worker_of_its_version(postgres: Server) -> None:
-    command = [sys.executable, "-m", "tests.engines.dbos_versions", postgres.new_url()]
-    done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 0, done.stderr
+    passes("dbos_versions", postgres.new_url())
 
 
 def test_over_dbos_wakes_lost_by_a_restored_engine_are_found_in_the_store(postgres: Server) -> None:
-    command = [sys.executable, "-m", "tests.engines.dbos_restored", postgres.new_url()]
-    done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 0, done.stderr
+    passes("dbos_restored", postgres.new_url())
 
 
 def test_no_commit_of_dbos_waits_for_the_disk(postgres: Server) -> None:

@@ -50,10 +50,7 @@ def test_without_the_extra_the_error_names_the_extra_to_install() -> None:
         "try: open_model('anthropic:claude')\n"
         "except ModelError as error: print(error)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert done.stdout == (
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == (
         "Model 'anthropic:claude' needs the package 'pydantic_ai', which is not installed."
         f" Install it: {install_command('models')}\n"
     )
@@ -65,7 +62,4 @@ def test_opening_no_provider_model_imports_no_provider_package() -> None:
         "import sys, anabranch.models\n"
         "print([name for name in ('pydantic_ai', 'anthropic', 'openai') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert done.stdout == "[]\n"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[]\n"

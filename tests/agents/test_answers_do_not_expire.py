@@ -131,9 +131,7 @@ async def answered(desk: Desk, said: str = "trip") -> Node:
 
 
 @pytest.mark.parametrize("days", [0, 29])
-async def test_a_call_that_was_answered_in_time_goes_on_however_late_a_worker_comes(
-    days: int,
-) -> None:
+async def test_a_call_answered_in_time_goes_on_however_late_a_worker_comes(days: int) -> None:
     desk = Desk()
     node = await answered(desk)
     for _ in range(days):

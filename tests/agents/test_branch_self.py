@@ -517,9 +517,7 @@ async def test_a_branch_that_times_out_is_stopped_and_its_partial_reply_is_store
 
 
 @both_ways
-async def test_finished_branches_are_reported_with_the_message_after_an_interruption(
-    parallel: bool,
-) -> None:
+async def test_finished_branches_are_reported_after_an_interruption(parallel: bool) -> None:
     waiting, others = asyncio.Event(), asyncio.Event()
 
     async def decide(request: SampleRequest) -> SampleReply | str:

@@ -100,9 +100,7 @@ class Conversation:
 @pytest.mark.parametrize(
     "changed", [[book_otherwise], [book_numbered], []], ids=["way", "arguments", "gone"]
 )
-async def test_a_call_waits_for_its_code_and_other_calls_continue(
-    changed: Sequence[Tool[Any]],
-) -> None:
+async def test_a_call_waits_for_its_code_as_others_continue(changed: Sequence[Tool[Any]]) -> None:
     here = Conversation(("a", "book", {"name": "seat"}), ("b", "note", {}), inside=None)
     node = await here.begin()
     await here.answer(here.agent("1", book, note_down), node)

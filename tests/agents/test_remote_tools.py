@@ -304,11 +304,7 @@ async def test_a_server_that_lists_no_tools_as_a_list_is_refused_in_a_sentence()
 
 PROMISING = {
     **GOOD,
-    "outputSchema": {
-        "type": "object",
-        "properties": {"n": {"type": "integer"}},
-        "required": ["n"],
-    },
+    "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
 }
 SAID = [{"type": "text", "text": "Five."}]
 
@@ -328,9 +324,7 @@ SAID = [{"type": "text", "text": "Five."}]
     ],
     ids=json.dumps,
 )
-async def test_a_result_is_read_when_it_lacks_promised_structured_content(
-    result: Any, text: str
-) -> None:
+async def test_a_result_is_read_without_promised_structured_content(result: Any, text: str) -> None:
     async with RemoteTools(raw([PROMISING], result)) as remote:
         read, failed = await outcome_of(remote, "good")
     assert read.startswith(text)
@@ -492,9 +486,7 @@ async def test_a_session_that_a_server_has_forgotten_is_begun_again() -> None:
     ],
     ids=["a port", "a command", "a process"],
 )
-async def test_a_server_that_cannot_be_reached_is_reported_in_a_sentence(
-    place: str, problem: str
-) -> None:
+async def test_an_unreachable_server_is_reported_in_a_sentence(place: str, problem: str) -> None:
     with pytest.raises(ToolError, match=problem) as caught:
         async with RemoteTools(place):
             raise AssertionError

@@ -163,9 +163,7 @@ async def test_an_unexpected_error_of_an_agent_tool_is_masked_and_logged(
     assert logged.message == f"tool 'careless' raised an unexpected exception: {shown}"
 
 
-async def test_the_record_of_a_tool_that_fails_carries_its_call(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_the_record_of_a_failing_tool_has_its_call(caplog: pytest.LogCaptureFixture) -> None:
     @tool
     async def careless(ctx: BranchContext) -> str:
         seen.append(log_fields())
@@ -331,9 +329,7 @@ async def test_an_interrupted_tool_leaves_a_thread_that_can_be_continued() -> No
 
 
 @pytest.mark.parametrize("name", ["quotes", "fails"])
-async def test_a_result_is_ordinary_when_a_tool_returns_the_sentence_of_an_interruption(
-    name: str,
-) -> None:
+async def test_a_result_is_ordinary_with_the_sentence_of_an_interruption(name: str) -> None:
     """Only the mark of a block says that a tool has no result, and no tool can set it."""
 
     @tool

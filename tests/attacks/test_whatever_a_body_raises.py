@@ -82,9 +82,7 @@ def accept(_: object) -> types.ElicitResult:
 @pytest.mark.parametrize("store", [None, "memory:"])
 @pytest.mark.parametrize("era", ERAS)
 @AT_AN_EDGE
-async def test_over_mcp_it_is_a_result_that_says_so(
-    where: str, era: str, store: str | None
-) -> None:
+async def test_over_mcp_a_result_says_so(where: str, era: str, store: str | None) -> None:
     async with connected(serving(raises, store=store), era, Answers(accept)) as client:
         for what in RAISED:
             result = await client.call_tool("raises", arguments(what, where))

@@ -52,9 +52,7 @@ async def test_a_branch_that_has_no_name_is_shown_beside_and_has_answered_all_th
         ("All.", "endTurn", ""),
     ],
 )
-async def test_a_chat_says_when_a_reply_is_incomplete_or_blank(
-    text: str, reason: str, note: str
-) -> None:
+async def test_a_chat_notes_an_incomplete_or_blank_reply(text: str, reason: str, note: str) -> None:
     said, replies = io.StringIO(), io.StringIO()
     screen = ChatScreen(Console(said), Replies(replies))
     reply = SampleReply(content=(TextBlock(text=text),), model="m", stop_reason=reason)

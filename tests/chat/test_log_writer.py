@@ -225,9 +225,7 @@ async def test_each_event_is_stored_under_the_lease_with_which_it_was_reported(
     await watched.close()
 
 
-async def test_an_event_is_not_stored_when_its_lease_passes_on_during_the_write(
-    watched: Any,
-) -> None:
+async def test_an_event_is_not_stored_if_its_lease_passes_on_during_the_write(watched: Any) -> None:
     """A process that is suspended between its check of the lease and the write adds nothing."""
     clock = ManualClock()
     one, two, _ = logs(watched, clock)
@@ -264,9 +262,7 @@ async def test_the_end_of_a_run_is_stored_with_the_events_before_it_and_releases
     await watched.close()
 
 
-async def test_a_batch_whose_answer_was_lost_is_stored_once_beside_an_end_that_came_too_late() -> (
-    None
-):
+async def test_a_batch_whose_answer_was_lost_is_stored_once_beside_a_late_end() -> None:
     watched: Any = LosesAnswers(open_run_events("memory:"))
     clock = ManualClock()
     one, two, _ = logs(watched, clock)

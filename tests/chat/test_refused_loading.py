@@ -17,9 +17,7 @@ class Full(MemoryTrees):
         raise StoreError("No space is left.")
 
 
-async def test_a_conversation_that_could_not_be_loaded_leaves_no_empty_thread(
-    tmp_path: Path,
-) -> None:
+async def test_a_conversation_that_cannot_be_loaded_leaves_no_empty_thread(tmp_path: Path) -> None:
     node = {"id": "a", "kind": "user", "content": [{"type": "text", "text": "hello"}]}
     file = tmp_path / "saved.json"
     file.write_text(json.dumps({"thread": "t", "nodes": [node]}))

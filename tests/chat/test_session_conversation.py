@@ -196,9 +196,7 @@ async def test_the_model_sees_a_persons_call_and_its_result() -> None:
         ("/call", "Write /call TOOL [VALUES…]."),
     ],
 )
-async def test_a_call_that_does_not_fit_is_refused_and_leaves_no_trace(
-    line: str, said: str
-) -> None:
+async def test_a_call_that_does_not_fit_is_refused_without_a_trace(line: str, said: str) -> None:
     chat = session()
     [output] = await enter(chat, line)
     assert output.type == "error"
@@ -629,10 +627,7 @@ async def test_only_complete_answers_are_combined() -> None:
     await feed(chat, "fork one bad", "/root", "/up")
     assert len((await chat.cursor.walk()).leaves(None)) == 6
     combined = await shown(chat, "/combine_leaves concatenate")
-    assert combined.splitlines()[::2] == [
-        "1. b3.1: You said: (self-prompt): one",
-        "2. b3: Done.",
-    ]
+    assert combined.splitlines()[::2] == ["1. b3.1: You said: (self-prompt): one", "2. b3: Done."]
 
 
 async def test_one_leaf_cannot_be_combined() -> None:

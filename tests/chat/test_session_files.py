@@ -79,9 +79,7 @@ async def test_several_dropped_files_go_with_the_same_message(tmp_path: Path) ->
         assert await shown(session(), f"/attach {dropped}") == attached
 
 
-async def test_a_message_in_place_of_a_failed_one_has_the_files_of_the_failed_one(
-    tmp_path: Path,
-) -> None:
+async def test_a_message_in_place_of_a_failed_one_has_its_files(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     seen: list[SampleRequest] = []
 

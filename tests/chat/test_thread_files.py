@@ -33,9 +33,7 @@ def shape(tree: Tree) -> object:
     return nodes, results, {name: at[node_id] for name, node_id in tree.refs.items()}
 
 
-async def test_a_saved_conversation_is_loaded_as_a_new_one_with_all_that_was_in_it(
-    tmp_path: Path,
-) -> None:
+async def test_a_saved_conversation_is_loaded_as_a_new_one_with_all_of_it(tmp_path: Path) -> None:
     chat = await rich()
     before, place = await tree_of(chat), await text_here(chat)
     file = tmp_path / "a saved one.json"

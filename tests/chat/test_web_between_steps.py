@@ -45,9 +45,7 @@ async def test_a_stop_before_a_tool_has_begun_ends_the_run(
     assert [block.text for block in result.content if block.type == "text"] == [NO_RESULT]
 
 
-async def test_a_run_that_waits_for_a_worker_since_its_process_ended_stays_stopped(
-    url: str,
-) -> None:
+async def test_a_run_that_waits_for_a_worker_after_its_process_stays_stopped(url: str) -> None:
     """The worker that was called for it comes after the stop, and undoes what it had done."""
     may_end = asyncio.Event()
 

@@ -47,9 +47,7 @@ def written(body: dict[str, Any], number: str) -> str:
         pytest.param("/visit", {"more": PLACE}, id="visit"),
     ],
 )
-async def test_a_number_that_json_does_not_have_is_refused(
-    said: str, content: dict[str, Any]
-) -> None:
+async def test_a_number_that_json_lacks_is_refused(said: str, content: dict[str, Any]) -> None:
     async with browsing(tools=[pay, visit]) as client:
         await run(client, message(said))
         [question] = (await client.get("/threads/t1/pending")).json()
@@ -75,17 +73,13 @@ async def test_a_number_that_json_does_not_have_is_refused(
         pytest.param({"run": "r\x9b"}, "runId", id="run with a control character"),
     ],
 )
-async def test_an_id_that_an_address_cannot_have_is_refused(
-    ids: dict[str, str], named: str
-) -> None:
+async def test_an_id_that_no_address_can_have_is_refused(ids: dict[str, str], named: str) -> None:
     async with browsing() as client:
         response = await client.post("/agui", json=message("hello", **ids))
         assert (response.status_code, named in response.json()["error"]) == (422, True)
         assert (await client.get("/threads")).json() == []
 
 
-def test_where_others_reach_it_a_token_is_asked_for_first(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_token_is_asked_for_where_others_reach_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["web", "--host", "0.0.0.0", "--port", "0"]) == 2  # noqa: S104 - nothing is bound
     assert "Set a token" in capsys.readouterr().err

@@ -125,9 +125,7 @@ async def test_an_answer_belongs_to_its_branch_while_the_turn_works_in_another(u
         assert branches_of(events, "answer") == [question]
 
 
-async def test_an_answer_that_continues_a_turn_comes_before_its_branch_opens_again(
-    url: str,
-) -> None:
+async def test_an_answer_that_continues_a_turn_comes_before_its_branch_reopens(url: str) -> None:
     here = Machines(url, branching(one=asks("seat")))
     async with here.process() as one:
         await here.begun(one)

@@ -66,9 +66,7 @@ async def test_a_reader_comes_back_after_a_restart(url: str) -> None:
         assert numbers_of(more)[0] == len(sent) + 1
 
 
-async def test_a_reader_of_events_that_a_crash_has_lost_is_sent_that_it_has_missed_some(
-    url: str,
-) -> None:
+async def test_a_reader_is_sent_that_it_has_missed_events_lost_in_a_crash(url: str) -> None:
     """Their numbers are those of other events now."""
     async with process(url) as client:
         kept = await sent_by(client, message("hello"))
@@ -121,9 +119,7 @@ async def test_a_reader_from_nowhere_is_sent_that_it_has_missed_events() -> None
             assert found == missed, position
 
 
-async def test_a_reader_is_sent_comments_while_nothing_happens(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_comments_are_sent_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "KEEP_ALIVE", 0.01)
     async with process("memory:") as client:
         await client.post("/threads", json={"id": "t1"})
@@ -222,9 +218,7 @@ async def test_a_store_that_stays_away_loses_events_and_ends_no_turn(
     await good.close()
 
 
-async def test_a_turn_waits_while_too_much_waits_for_the_store(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_turn_waits_while_much_awaits_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_log, "MOST_WAITING", 1_000)
     good = open_run_events("memory:")
     log = ThreadLog(LogWriter(good, ManualClock()), "t")
@@ -286,9 +280,7 @@ async def idle() -> bool:
     return False
 
 
-async def test_a_stream_ends_when_the_process_of_its_run_has_died(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_stream_ends_when_its_runs_process_died(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "KEEP_ALIVE", 0.0)
     good = open_run_events("memory:")
     leases = iter([True, True, True, False])

@@ -138,9 +138,7 @@ TO_A_QUESTION = {
 }
 
 
-async def test_a_message_writes_each_moment_to_the_store_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_message_stores_each_moment_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_writer, "LEAST_REST", PATIENCE)
     database = Counted()
     async with beginning(database) as rounds:

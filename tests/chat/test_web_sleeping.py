@@ -104,9 +104,7 @@ async def test_a_run_outlives_its_old_events(url: str) -> None:
 
 
 @pytest.mark.parametrize("by_command", [False, True], ids=["page", "command"])
-async def test_effects_of_a_run_that_is_stopped_asleep_are_undone(
-    url: str, by_command: bool
-) -> None:
+async def test_effects_of_a_run_stopped_asleep_are_undone(url: str, by_command: bool) -> None:
     """By a worker, since the one that stops it may have none of its tools."""
     machines = Machines(url)
     async with machines.process() as process:
@@ -135,9 +133,7 @@ async def test_effects_of_a_run_that_is_stopped_asleep_are_undone(
     assert DONE == ["milk", "not milk", "first"]
 
 
-async def test_a_sleeping_call_is_undone_if_the_run_is_stopped_while_another_tool_works(
-    url: str,
-) -> None:
+async def test_a_sleeping_call_is_undone_if_the_run_stops_while_a_tool_works(url: str) -> None:
     machines = Machines(url)
     async with machines.process() as process:
         conversation = await process.begin(Thread("t1", machines.clock.now()))

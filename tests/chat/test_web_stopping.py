@@ -11,9 +11,7 @@ from tests.agents.memory import MemoryTrees
 from tests.chat.web import model
 
 
-async def test_streams_end_with_the_lifespan_of_their_application(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_streams_end_with_their_applications_life(caplog: pytest.LogCaptureFixture) -> None:
     app = make_chat_app(MemoryTrees(), model())
     transport = httpx2.ASGITransport(app=app)
     sent = asyncio.Queue[Any]()

@@ -55,9 +55,7 @@ async def test_a_tool_goes_on_when_the_time_of_its_question_is_over(url: str, sa
     assert DONE == ["held", "any row"]
 
 
-async def test_a_question_decided_without_an_answer_can_be_answered_on_another_line(
-    url: str,
-) -> None:
+async def test_a_question_decided_unanswered_can_be_answered_on_another_line(url: str) -> None:
     machines = Machines(url)
     async with machines.process(TOOLS) as process:
         conversation = await machines.begun(process, "seat")

@@ -53,9 +53,7 @@ async def test_code_that_takes_the_same_way_goes_on_with_the_run(url: str) -> No
     assert DONE == ["reserved", "charged"]
 
 
-async def test_an_answer_to_the_words_of_other_code_is_refused_and_asked_for_again(
-    url: str,
-) -> None:
+async def test_an_answer_to_words_of_other_code_is_refused_and_asked_for_again(url: str) -> None:
     engine = InProcessEngine()
     async with at_version(url, engine, book_1, "1") as old:
         asked = await run(old, message("/book"))

@@ -150,9 +150,7 @@ async def test_the_engine_that_cannot_be_reached_costs_time_only(url: str) -> No
         assert said(await ended(worker)) == "You said hello."
 
 
-async def test_a_run_that_waits_in_its_process_for_a_turn_of_its_own_goes_on_in_another(
-    url: str,
-) -> None:
+async def test_a_run_that_waits_for_its_turn_in_a_process_goes_on_in_another(url: str) -> None:
     held = Held()
     async with process(url, concurrency=1, replies=held.model()) as one:
         await accepted(one, message("hello"))

@@ -8,9 +8,7 @@ from tests.chat.web import events_in, message, numbers_of, types_of
 from tests.postgres import Server
 
 
-async def test_a_run_outlives_its_web_process_and_its_worker(
-    tmp_path: Path, postgres: Server
-) -> None:
+async def test_a_run_outlives_its_web_process_and_worker(tmp_path: Path, postgres: Server) -> None:
     """Both die in the middle of the run, which another worker ends."""
     fleet = Fleet(tmp_path, postgres.new_url())
     (fleet.folder / "before-book-Bonn").touch()  # there a worker dies

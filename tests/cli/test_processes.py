@@ -112,9 +112,7 @@ def test_a_target_that_cannot_be_served_is_reported(
     assert "Traceback" not in shown
 
 
-def test_a_server_that_dies_during_the_call_is_reported(
-    commands: dict[str, Started], served: Path
-) -> None:
+def test_a_server_that_dies_midway_is_reported(commands: dict[str, Started], served: Path) -> None:
     status, value, shown = commands["dying"].done()
     assert (status, value) == (1, None)
     assert shown == f"anabranch: The server of {served} ended the connection.\n"

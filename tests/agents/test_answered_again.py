@@ -138,9 +138,7 @@ async def test_an_answer_has_any_form_that_rounds_take(
 @pytest.mark.parametrize(
     "given", [{"number": 2}, True, "accept", SampleReply(content=(), model="m")]
 )
-async def test_a_value_that_is_no_answer_is_refused_and_the_question_stays_open(
-    given: Any,
-) -> None:
+async def test_a_value_that_is_no_answer_is_refused_and_the_question_stays_open(given: Any) -> None:
     here, setting = await office(None)
     question = await asked_by(setting, here)
     for answer in (setting.agent.answer, setting.agent.add_answer):

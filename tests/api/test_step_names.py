@@ -45,14 +45,7 @@ def name_a_marker(ctx: BranchContext, name: str) -> Awaitable[object]:
     return ctx.patched(name)
 
 
-NAMED = [
-    name_a_sample,
-    name_a_question,
-    name_a_link,
-    name_a_step,
-    name_a_branch,
-    name_a_marker,
-]
+NAMED = [name_a_sample, name_a_question, name_a_link, name_a_step, name_a_branch, name_a_marker]
 
 
 @pytest.mark.parametrize("name", UNFIT)

@@ -15,16 +15,7 @@ from anabranch.cli._commands import app
 from anabranch.errors import install_command
 from tests.cli.commands import PAGE, written
 
-EXTRAS = [
-    "ag_ui",
-    "dbos",
-    "fastmcp",
-    "numpy",
-    "pydantic_ai",
-    "sqlalchemy",
-    "textual",
-    "yaml",
-]
+EXTRAS = ["ag_ui", "dbos", "fastmcp", "numpy", "pydantic_ai", "sqlalchemy", "textual", "yaml"]
 EXTRAS_OF = {"web": "chat", "dev": "chat", "worker": "chat,dbos", "browse": "tui"}
 SHELLS = ("bash", "zsh", "fish", "powershell")
 BARE = f"""

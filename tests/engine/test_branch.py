@@ -495,13 +495,7 @@ async def returns_a_subclass(_: Branch) -> Card:
 
 
 @pytest.mark.parametrize(
-    "inner",
-    [
-        raises_a_foreign_error,
-        returns_a_tuple,
-        returns_a_function,
-        returns_a_subclass,
-    ],
+    "inner", [raises_a_foreign_error, returns_a_tuple, returns_a_function, returns_a_subclass]
 )
 async def test_an_outcome_that_does_not_come_back_the_same_is_not_folded(inner: Any) -> None:
     """Such an error cannot be made again from the journal, such a value would be another."""

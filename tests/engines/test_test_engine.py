@@ -23,11 +23,7 @@ AT_ONCE = frozenset(
 )
 """What does not hold where advances are done twice."""
 
-IN_ORDER = frozenset(
-    {
-        suite.the_backlog_says_what_there_is_to_do,
-    }
-)
+IN_ORDER = frozenset({suite.the_backlog_says_what_there_is_to_do})
 """What does not hold where advances are done twice, or wakes come late."""
 
 

@@ -100,11 +100,7 @@ async def test_each_refusal_has_its_code_and_changes_nothing() -> None:
 
     made = await call(CREATE, **TASK)
     other = await call(CREATE, **TASK)
-    known = {
-        "$branch": made.branch_id,
-        "$session": made.session_id,
-        "$other": other.session_id,
-    }
+    known = {"$branch": made.branch_id, "$session": made.session_id, "$other": other.session_id}
     before = await call(STATUS, branch_id=made.branch_id)
     for code, tool, given in REFUSALS:
         filled = {name: known.get(str(value), value) for name, value in given.items()}

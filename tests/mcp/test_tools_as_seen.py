@@ -93,11 +93,7 @@ async def test_the_output_schema_is_made_of_the_return_annotation(era: str) -> N
         result = await client.call_tool("draw", {"hand": {"cards": [1], "suit": "spades"}})
     assert listed.output_schema is not None
     assert set(listed.output_schema["properties"]) == {"cards", "suit", "note"}
-    assert result.structured_content == {
-        "cards": [1, 5],
-        "suit": "spades",
-        "note": "5 None plain",
-    }
+    assert result.structured_content == {"cards": [1, 5], "suit": "spades", "note": "5 None plain"}
 
 
 def returning(annotation: Any, value: Any) -> Tool[Any]:

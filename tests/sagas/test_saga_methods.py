@@ -60,13 +60,7 @@ async def test_arguments_may_be_left_out() -> None:
 
 @pytest.mark.long
 async def test_a_server_can_be_started_without_them() -> None:
-    command = [
-        "-m",
-        "anabranch",
-        "serve",
-        str(ROOT / "examples" / "deploy.py"),
-        "--no-sagas",
-    ]
+    command = ["-m", "anabranch", "serve", str(ROOT / "examples" / "deploy.py"), "--no-sagas"]
     process = StdioServerParameters(command=sys.executable, args=command, cwd=ROOT)
     async with connected(process, MODERN, Answers()) as connection:
         error = await refusal(connection, "tools/callSaga", {"name": "deploy"})

@@ -73,11 +73,7 @@ async def test_a_step_has_the_parameters_of_the_model(era: str) -> None:
     (step,) = first["steps"]
     assert (
         step["params"].items()
-        >= {
-            "temperature": 0.5,
-            "stopSequences": ["."],
-            "metadata": {"a": None},
-        }.items()
+        >= {"temperature": 0.5, "stopSequences": ["."], "metadata": {"a": None}}.items()
     )
     assert last["content"][0]["text"] == "So."
 

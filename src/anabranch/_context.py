@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar, TypeVarTuple, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, get_args, overload
 
 from pydantic import BaseModel, JsonValue
 
@@ -44,6 +44,15 @@ from anabranch._asking import (
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch._engine import Branch, Call, Notice, Scope, codec_of, current_idempotency_key, pin
+from anabranch._misuse import (
+    refuse_as_argument,
+    refuse_attribute,
+    require_awaitable,
+    require_operations,
+    require_runnable,
+    require_seconds,
+    require_text,
+)
 from anabranch._text import MARKS, checked_name
 from anabranch.errors import CapabilityError
 from anabranch.messages import (
@@ -104,6 +113,15 @@ class BranchContext:
         self.system_prompt = system_prompt
         self.tools: dict[str, Runnable[Any]] = {tool.name: tool for tool in tools}
         self._is_conversing = False
+
+    if not TYPE_CHECKING:  # otherwise a type checker would accept every name
+
+        def __getattr__(self, name: str) -> object:
+            refuse_attribute(name)
+
+        @classmethod
+        def __get_pydantic_core_schema__(cls, *_: object) -> object:
+            refuse_as_argument()
 
     # -- the place of the branch ---------------------------------------------------------------
 
@@ -314,6 +332,7 @@ class BranchContext:
             CapabilityError, ElicitValidationError, StepFailed: on ``await``.
         """
         name, model = find_question(question, self._elicits)
+        require_text("ctx.elicit", "message", message)
         call, scope = self._call, self._scope()
         step_id = call.cursor.new_id(scope, name or "elicit", _checked_key(key))
         job = ElicitJob(call, self._host, scope, step_id, model, message, name, context)
@@ -380,7 +399,9 @@ class BranchContext:
             parent_messages=inherited, parent_system_prompt=outer, system_prompt=system_prompt,
             tools=tools,
         )  # fmt: skip
-        return fn(ctx, *args)
+        made = fn(ctx, *args)
+        require_awaitable(made)
+        return made
 
     @overload
     def call_tool(self, tool: Runnable[T], /, **arguments: object) -> Op[T]: ...
@@ -399,6 +420,7 @@ class BranchContext:
             Exception: if the tool raises, on ``await``.
         """
         chosen = find_tool(tool, self.tools) if isinstance(tool, str) else tool
+        require_runnable(chosen)
         values = chosen.validate(arguments)
         scope = self._scope()
 
@@ -453,6 +475,7 @@ class BranchContext:
         the host cannot ask the question of an operation, its ``CapabilityError`` is raised, and no
         operation starts.
         """
+        require_operations("ctx.gather", operations)
         refusal = self._call.scheduler.refusal_of(operations)
         run = all_of(operations) if refusal is None else none_of(operations, refusal)
         return self._call.scheduler.made(run, refusal)
@@ -476,6 +499,7 @@ class BranchContext:
         """
         if not operations:
             raise ValueError("race() needs at least one operation")
+        require_operations("ctx.race", operations)
         scope = self._scope()
         step_id = self._call.cursor.new_id(scope, "race")
         return self._made(self._call.operations.race(scope, step_id, operations))
@@ -560,6 +584,7 @@ class BranchContext:
         Raises:
             ValueError: if ``seconds`` is not a finite number.
         """
+        require_seconds("ctx.sleep", seconds)
         if not math.isfinite(seconds):
             raise ValueError(f"sleep() takes a finite number of seconds, got {seconds!r}")
         return self._sleep(self._call.operations.now(self._scope()) + seconds)

@@ -146,11 +146,8 @@ def form_schema(model: type[BaseModel]) -> dict[str, Any]:
     Raises:
         TypeError: if a form cannot show ``model``; see :class:`Elicitation`.
     """
-    given: object = model
-    if not (isinstance(given, type) and issubclass(given, BaseModel)):
-        raise TypeError(f"An elicitation needs a pydantic model class, got {given!r}")
     try:
-        return _form_schema(given)
+        return _form_schema(checked_model(model))
     except RecursionError:
         raise TypeError(f"A form is flat, and {model.__name__} refers to itself.") from None
 
@@ -179,6 +176,20 @@ def _form_schema(model: type[BaseModel]) -> dict[str, Any]:
     if required := schema.get("required"):
         form["required"] = required
     return form
+
+
+def checked_model(model: object) -> type[BaseModel]:
+    """Return ``model``, the class of a question's answer.
+
+    Raises:
+        TypeError: if ``model`` is no pydantic model.
+    """
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise TypeError(
+            f"An elicitation needs a pydantic model class, got {model!r}. Write ctx.elicit(Model,"
+            " message), with a BaseModel of one field for each answer."
+        )
+    return model
 
 
 def _inlined(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

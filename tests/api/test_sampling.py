@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from anabranch import AnswerError, BranchContext, Capabilities, ToolSpec, Usage, tool, user
+from anabranch import AnswerError, BranchContext, Capabilities, Message, ToolSpec, Usage, tool, user
 from anabranch.errors import CapabilityError, NonDeterminismError, StepFailed
 from anabranch.messages import (
     AudioBlock,

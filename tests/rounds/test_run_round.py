@@ -29,7 +29,6 @@ from anabranch.rounds import (
     run_round,
 )
 from anabranch.testing import ManualClock, MockModel, SequentialIds
-from anabranch.tool import tool
 from tests.diary import DONE
 from tests.durable.stores import Modelled
 

@@ -19,6 +19,7 @@ from anabranch._elicitation import (
     Declined,
     Elicitation,
     ElicitResult,
+    checked_model,
     describe,
     form_schema,
 )
@@ -99,7 +100,7 @@ def find_question(
         question = declared[question]
     if isinstance(question, Elicitation):
         return question.key, question.model
-    return None, question
+    return None, checked_model(question)
 
 
 def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> None:

@@ -211,6 +211,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
         )
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
+        self.__name__: str = fn.__name__  # hosts read it of a function that they decorate
 
     def __call__(self, ctx: BranchContext, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
         """Call the function, for example in another tool's body, without a separate branch."""

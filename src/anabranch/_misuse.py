@@ -1,0 +1,78 @@
+"""Words the errors for wrong uses of ``ctx`` that are easy to make, each with its remedy.
+
+These checks help authors without a type checker, and authors who know the context of another library.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+from pydantic import PydanticUserError
+
+OF_OTHERS: Final[Mapping[str, str]] = {
+    "report_progress": "ctx.notify(message, progress, total)",
+    **{
+        level: f'ctx.log("{level}", message)'
+        for level in ("debug", "info", "notice", "warning", "error", "critical")
+    },
+}
+"""Methods of the contexts of the MCP SDK and FastMCP, and the same of ours."""
+
+
+def require_text(method: str, name: str, given: object) -> None:
+    """Check that the argument ``name`` is a text."""
+    if not isinstance(given, str):
+        raise TypeError(f"{method} takes a text as {name}, got {given!r}.")
+
+
+def require_seconds(method: str, given: object) -> None:
+    """Check that ``given`` is a number of seconds."""
+    if not isinstance(given, int | float):
+        raise TypeError(f"{method} takes a number of seconds, got {type(given).__name__}.")
+
+
+def require_operations(method: str, operations: tuple[object, ...]) -> None:
+    """Check that ``operations`` can be awaited."""
+    for each in operations:
+        if not inspect.isawaitable(each):
+            raise TypeError(
+                f"{method} takes operations, got {type(each).__name__}."
+                f" Write {method}(*operations)."
+            )
+
+
+def require_awaitable(made: object) -> None:
+    """Check that the function of a branch returned an awaitable."""
+    if not inspect.isawaitable(made):
+        raise TypeError(
+            f"ctx.branch takes an async function, got a function that returned"
+            f" {type(made).__name__}. Write `async def`, or use ctx.step."
+        )
+
+
+def require_runnable(given: Any) -> None:  # noqa: ANN401 - anything that an author gives
+    """Check that ``given`` is a tool."""
+    if not hasattr(given, "validate"):
+        name = f"the function {given.__name__!r}" if inspect.isroutine(given) else repr(given)
+        raise TypeError(
+            f"ctx.call_tool takes a tool, got {name}. Decorate the function with @tool, or open a"
+            " branch with ctx.branch."
+        )
+
+
+def refuse_attribute(name: str) -> NoReturn:
+    """Refuse an attribute that a context does not have."""
+    remedy = f". Write {OF_OTHERS[name]}." if name in OF_OTHERS else ""
+    raise AttributeError(f"'BranchContext' object has no attribute {name!r}{remedy}", name=name)
+
+
+def refuse_as_argument() -> NoReturn:
+    """Refuse a context among the arguments that a caller gives."""
+    raise PydanticUserError(
+        "An MCP host reads ctx as an argument, and no caller gives a BranchContext. Decorate the"
+        " function with anabranch's @tool alone, then write install(server, function), or"
+        " server.add_tool(as_fastmcp_tool(function)).",
+        code=None,
+    )

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import SchemaValidator
 
 from anabranch._asking.host import Host
 from anabranch._elicitation import (
@@ -23,7 +24,7 @@ from anabranch._elicitation import (
     describe,
     form_schema,
 )
-from anabranch._engine import REFUSED, Call, Codec, Scope, drawn_codec, fingerprint
+from anabranch._engine import REFUSED, Call, Codec, Scope, drawn_codec, fingerprint, repeatable
 from anabranch._schemas import as_meant
 from anabranch._text import encodable
 from anabranch.errors import ConcurrentElicitError, ElicitInBranchError, ElicitValidationError
@@ -178,22 +179,27 @@ def _filled_in(model: type[BaseModel], given: object) -> BaseModel:
         ValidationError: if the content does not fit after the conversion either.
     """
     try:
-        return model.model_validate(given)
+        return _validated(model, given)
     except ValidationError as problem:
         if not isinstance(given, dict):
             raise
         content = cast("dict[str, Any]", given)
         meant, _ = as_meant(content, problem.errors(include_url=False))
         try:
-            return model.model_validate(meant)
+            return _validated(model, meant)
         except ValidationError as second:
             nulls = _unanswered(model, second)
             if not nulls:
                 raise problem from None
         try:
-            return model.model_validate({**meant, **nulls})
+            return _validated(model, {**meant, **nulls})
         except ValidationError:
             raise problem from None
+
+
+def _validated(model: type[BaseModel], given: object) -> BaseModel:
+    content: BaseModel = _reader(model).validate_python(given)
+    return content
 
 
 def _unanswered(model: type[BaseModel], problem: ValidationError) -> dict[int | str, None]:
@@ -202,6 +208,11 @@ def _unanswered(model: type[BaseModel], problem: ValidationError) -> dict[int | 
     errors = problem.errors(include_url=False, include_input=False)
     missing = [each["loc"] for each in errors if each["type"] == "missing"]
     return {name: None for name, *inner in missing if name not in required and not inner}
+
+
+@lru_cache(maxsize=512)
+def _reader(model: type[BaseModel]) -> SchemaValidator:
+    return repeatable(model.__pydantic_core_schema__, model.__pydantic_validator__)
 
 
 @lru_cache(maxsize=512)

@@ -156,11 +156,12 @@ _BASE64 = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
 
 
 def repeatable(schema: Any, validator: object) -> SchemaValidator:  # noqa: ANN401 - a schema of pydantic's
-    """Return the ``validator`` of a schema, which reads each ``Iterable`` as a list.
+    """Return the ``validator`` of a schema, which reads an ``Iterable`` as a list, and "nan" as no number.
 
-    pydantic reads an ``Iterable`` lazily and once: the first reader would empty the value.
+    pydantic reads an ``Iterable`` lazily and once: the first reader would empty the value. JSON has no
+    NaN and no infinity, and every comparison with NaN is false.
     """
-    read = _replaced(schema, _iterable_as_list)
+    read = _replaced(_replaced(schema, _iterable_as_list), _finite)
     if read is schema:
         return cast("SchemaValidator", validator)
     return SchemaValidator(read, _use_prebuilt=False)  # a model's own validator knows no lists
@@ -197,6 +198,11 @@ def _base64_in(before: _Part, part: _Part) -> _Part:
 
 def _iterable_as_list(_: _Part, part: _Part) -> _Part:
     return {**part, "type": "list"} if part.get("type") == "generator" else part
+
+
+def _finite(_: _Part, part: _Part) -> _Part:
+    # An author may allow infinity: Annotated[float, AllowInfNan(True)].
+    return {"allow_inf_nan": False, **part} if part.get("type") == "float" else part
 
 
 _STEADY = frozenset({list, dict, set, frozenset, tuple, str, bytes, int, float, bool})

@@ -191,8 +191,9 @@ def _filled_in(model: type[BaseModel], given: object) -> BaseModel:
             nulls = _unanswered(model, second)
             if not nulls:
                 raise problem from None
+        filled: dict[Any, Any] = {**meant, **nulls}
         try:
-            return _validated(model, {**meant, **nulls})
+            return _validated(model, filled)
         except ValidationError:
             raise problem from None
 

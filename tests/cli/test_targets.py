@@ -63,6 +63,28 @@ def test_an_absolute_path_will_do_and_neighbours_can_be_imported(tmp_path: Path)
     assert names(load([str(folder / "target.py")])) == ["first"]
 
 
+def test_a_file_in_a_package_can_import_its_neighbours_by_dots() -> None:
+    inner = Path("shop") / "tools"
+    inner.mkdir(parents=True)
+    for folder in (inner.parent, inner):
+        (folder / "__init__.py").touch()
+    (inner.parent / "words.py").write_text("hello = 'hello'")
+    (inner / "near.py").write_text("from ..words import hello")
+    (inner / "beside.py").touch()
+    (inner / "served.py").write_text(f"from .near import hello\nimport beside\n{TOOLS}")
+    found = load([str(inner / "served.py")])
+    assert names(found) == ["first", "second"]
+    assert found.tools[0].returned_by.__module__ == "shop.tools.served"
+
+
+def test_a_file_is_loaded_alone_when_another_package_has_the_name_of_its_own() -> None:
+    folder = Path("json")
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "decoder.py").write_text(TOOLS)
+    assert names(load([str(folder / "decoder.py")])) == ["first", "second"]
+
+
 def test_a_module_in_a_package_is_found() -> None:
     Path("pack").mkdir()
     Path("pack/target.py").write_text(TOOLS)

@@ -206,6 +206,8 @@ def _import(place: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
+    if (in_package := _name_in_package(path)) is not None:
+        return importlib.import_module(in_package)
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known  # another target has imported the file
@@ -223,6 +225,23 @@ def _import_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _name_in_package(path: Path) -> str | None:
+    """Return the name of the module ``path`` in its package; ``None`` if it is in no package.
+
+    In a package, a module may import its neighbours by dots.
+    """
+    folder, name = path.parent, path.stem
+    while (folder / "__init__.py").is_file():
+        folder, name = folder.parent, f"{folder.name}.{name}"
+    if "." not in name or not all(part.isidentifier() for part in name.split(".")):
+        return None
+    _look_in(folder)
+    package = importlib.util.find_spec(name.partition(".")[0])
+    if package is None or package.origin != str(folder / name.partition(".")[0] / "__init__.py"):
+        return None  # an installed package has the same name
+    return name
 
 
 def _take_attribute(found: Found, module: ModuleType, attribute: str, target: str) -> None:

@@ -18,9 +18,16 @@ def test_an_unknown_provider_is_named() -> None:
 
 
 def test_a_provider_without_a_key_says_which_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    with pytest.raises(ModelError, match="ANTHROPIC_API_KEY"):
+    for key in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(key, raising=False)
+    with pytest.raises(ModelError) as raised:
         open_model("anthropic:claude-sonnet-5-5")
+    assert str(raised.value) == (
+        "Cannot open model 'anthropic:claude-sonnet-5-5': the variable ANTHROPIC_API_KEY is not set."
+        " Set ANTHROPIC_API_KEY to your key of the provider."
+    )
+    with pytest.raises(ModelError, match=r"OPENAI_API_KEY is not set\. Set .* provider\.$"):
+        open_model("openai:gpt-5")
 
 
 def test_a_provider_whose_package_is_missing_says_how_to_install_it(

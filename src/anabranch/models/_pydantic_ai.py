@@ -9,10 +9,11 @@ a model is opened, because the import takes a second.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from pydantic_ai import messages as ai
@@ -49,7 +50,19 @@ def find_model(name: str) -> Model[Any]:
     except ValueError as error:
         raise ModelError(f"Unknown model {name!r}: {error}.") from error
     except (UserError, ImportError) as error:
-        raise ModelError(f"Cannot open model {name!r}: {error}") from error
+        raise ModelError(f"Cannot open model {name!r}: {_reason(error)}") from error
+
+
+_SET_KEY: Final = re.compile(r"Set the `(\w+)` environment variable or pass it via `\w+\(")
+
+
+def _reason(error: Exception) -> str:
+    """Return the text of ``error``; without the advice to users of Pydantic AI if a key is missing."""
+    missing = _SET_KEY.match(str(error))
+    if missing is None:
+        return str(error)
+    key = missing[1]
+    return f"the variable {key} is not set. Set {key} to your key of the provider."
 
 
 def _provider(name: str) -> Provider[Any]:
@@ -310,4 +323,4 @@ def find_embedder(name: str) -> ProviderEmbedder:
     except ValueError as error:
         raise ModelError(f"Unknown embedding model {name!r}: {error}.") from error
     except (UserError, ImportError) as error:
-        raise ModelError(f"Cannot open embedding model {name!r}: {error}") from error
+        raise ModelError(f"Cannot open embedding model {name!r}: {_reason(error)}") from error

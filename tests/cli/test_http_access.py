@@ -58,8 +58,10 @@ async def test_any_name_passes_only_if_that_is_said() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "tools.example.org"])  # noqa: S104
 def test_elsewhere_than_here_takes_the_name_by_which_it_is_reached(host: str) -> None:
     assert not is_loopback(host)
-    with pytest.raises(UsageError, match="--allowed-host NAME"):
+    with pytest.raises(UsageError, match=r"--allowed-host NAME.* Give a --token, too"):
         Endpoint("http", host).check()
+    with pytest.raises(UsageError, match=r"--allowed-host NAME.* any other host name\.$"):
+        Endpoint("http", host, token="0123456789abcdef").check()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])

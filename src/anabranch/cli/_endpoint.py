@@ -135,11 +135,16 @@ class Endpoint:
         if not 0 <= self.port < 2**16:
             raise UsageError(f"There is no port {self.port}. Choose one from 0 to 65535.")
         if self.transport == "http" and not (is_loopback(self.host) or self.allowed_host):
+            token = (
+                ""
+                if self.token
+                else " Give a --token, too: without a token, everyone who reaches the server may call"
+                " the tools."
+            )
             raise UsageError(
                 f"Other machines can reach the server at {self.host}. Give the host name that"
                 " clients use with --allowed-host NAME; the server refuses requests under any other"
-                " host name. Give a --token, too: without a token, everyone who reaches the server"
-                " may call the tools."
+                f" host name.{token}"
             )
         if self.workers < 1:
             raise UsageError(f"There cannot be {self.workers} workers. Choose 1 or more.")

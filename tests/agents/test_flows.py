@@ -2,16 +2,24 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
 import anyio
 import pytest
 
 from anabranch import ToolError, agents
+from anabranch.agents import Agent, BranchOutcome
 from anabranch.messages import SampleRequest
 from anabranch.models import ModelError
 from anabranch.tree import Node, Ref
 from tests.agents.harness import Setting, heard, set_up
 from tests.patience import PATIENCE
+
+
+class Flow(Protocol):
+    async def __call__(
+        self, agent: Agent, thread_id: str, prompts: Sequence[str], /
+    ) -> list[BranchOutcome]: ...
 
 
 def echo(request: SampleRequest) -> str | Exception:
@@ -108,3 +116,11 @@ async def test_a_broadcast_reaches_every_leaf_and_each_answer_hangs_there() -> N
     ]
     assert await here.agent.store.children(branches[1].end.id) == []
     await here.check()
+
+
+@pytest.mark.parametrize("run", [agents.parallel, agents.branch])
+async def test_one_text_is_one_prompt(run: Flow) -> None:
+    here = await set_up(echo)
+    await here.say("hello")
+    [branch] = await run(here.agent, here.thread_id, "One way")
+    assert branch.text == "re One way"

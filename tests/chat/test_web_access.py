@@ -131,3 +131,12 @@ async def test_shown_calls_have_no_journal() -> None:
     for text in [json.dumps(events), *shown]:
         assert '"state"' not in text
         assert "Which seat?" in text
+
+
+async def test_one_text_is_one_host() -> None:
+    async with browsing(hosts="chat.example.org") as client:
+        statuses = [
+            (await client.get("/threads", headers={"host": host})).status_code
+            for host in ("chat.example.org", "127.0.0.1", "c")
+        ]
+    assert statuses == [200, 421, 421]

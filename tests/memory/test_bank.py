@@ -354,3 +354,8 @@ async def test_without_its_embedder_the_memory_searches_words(
     await bank.record(a_draft("A dog barks."))
 
     assert await found(bank, "feline") == ["A cat sleeps."], "it was given its vector later"
+
+
+async def test_one_text_is_one_level_to_write(store: MemoryStore) -> None:
+    bank = ReasoningBank(store, scopes=OURS, writes="team")
+    assert (await bank.record(a_draft())).scope.level == "team"

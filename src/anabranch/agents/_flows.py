@@ -86,6 +86,7 @@ async def _fork(
     agent: Agent, thread_id: str, prompts: Sequence[str], at: str | None, *, parallel: bool
 ) -> list[BranchOutcome]:
     at = at if at is not None else await agent.head(thread_id)
+    prompts = [prompts] if isinstance(prompts, str) else prompts  # one text is one prompt
     return await _say_at_each(
         agent, thread_id, [(at, prompt) for prompt in prompts], parallel=parallel
     )

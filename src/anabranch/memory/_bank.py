@@ -86,7 +86,7 @@ class ReasoningBank:
         store: MemoryStore,
         *,
         scopes: Scopes | None = None,
-        writes: Iterable[Level] | None = None,
+        writes: Level | Iterable[Level] | None = None,
         embedder: Embedder | None = None,
         min_similarity: float = 0.0,
         scrubber: Scrubber | None = None,
@@ -98,7 +98,9 @@ class ReasoningBank:
         self.clock: Clock = clock or SystemClock()
         self._embedder = embedder
         self._min_similarity = min_similarity
-        self._writes = None if writes is None else frozenset(writes)
+        # One text is one level.
+        listed = [writes] if isinstance(writes, str) else writes
+        self._writes = None if listed is None else frozenset(listed)
 
     def of(self, principal: str | None) -> ReasoningBank:
         """Return the bank of one caller, with the caller's own and the shared memories.

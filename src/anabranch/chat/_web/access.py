@@ -151,7 +151,8 @@ class Access:
         self._authenticate = authenticate
         self._rates = Rates(rates, now=now)
         self._streams = streams
-        self._hosts = frozenset(host.lower() for host in hosts)
+        names = [hosts] if isinstance(hosts, str) else hosts  # one text is one name
+        self._hosts = frozenset(host.lower() for host in names)
         self._wrong_host = ThrottledWarning(logger)
         self._wrong_origin = ThrottledWarning(logger)
 

@@ -118,6 +118,10 @@ async def test_an_address_stays_an_address_and_other_clients_send_binary_parts()
     [
         ([part(b"PK\x03\x04\0")], "no model takes"),
         ([part(b"")], "is empty"),
+        (
+            [{"type": "binary", "mimeType": "text/plain", "data": "", "filename": "e.txt"}],
+            "e.txt is",
+        ),
         ([{**part(PNG), "type": "video"}], "no video"),
         ([at("file:///etc/passwd")], "must start with https://"),
         ([at("javascript:alert(1)")], "must start with https://"),

@@ -54,7 +54,7 @@ def _present_part(part: Any) -> Any:  # noqa: ANN401 - any JSON
     if fields.get("type") != "binary":
         return part
     kind = str(fields.get("mimeType")).partition("/")[0]
-    place = "data" if fields.get("data") else "url"
+    place = "url" if fields.get("data") is None else "data"
     return {
         "type": kind if kind in ("image", "audio", "video") else "document",
         "source": {"type": place, "value": fields.get(place), "mimeType": fields.get("mimeType")},

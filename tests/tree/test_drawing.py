@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from anabranch.messages import ToolUseBlock
-from anabranch.tree import draw
+from anabranch.messages import FileBlock, TextBlock, ToolUseBlock
+from anabranch.tree import Result, Tree, draw
 from anabranch.tree._export import preview
 from tests.tree.samples import SAMPLE, node
 
@@ -60,3 +60,12 @@ def test_texts_are_cut_so_that_lines_fit_a_terminal() -> None:
     assert line.endswith("…  (head)  ← you are here")
     [line] = draw(tree, columns=10)
     assert line.count("word") == 4
+
+
+def test_an_image_among_the_results_is_drawn_as_a_line_about_it() -> None:
+    use = ToolUseBlock(id="u1", name="look", input={})
+    file = FileBlock(mime_type="image/png", digest="0" * 64, size=70)
+    result = Result("c", "u1", (TextBlock(text="The hill."), file))
+    nodes = (node("u", None), node("c", "u", "assistant", "", use), node("r", "c", "results"))
+    lines = draw(Tree(SAMPLE.thread, nodes, {("c", "u1"): result}, {}))
+    assert lines[-1] == "results    r  ← The hill. (an image: image/png, 70 bytes)"

@@ -17,7 +17,7 @@ from anabranch.messages import (
     ToolUseBlock,
     text_of,
 )
-from anabranch.tree._files import file_line
+from anabranch.tree._files import file_line, file_lines
 from anabranch.tree._left_out import with_reasoning_of_open_turn, without_reasoning
 from anabranch.tree._names import name_branches, short_ids
 from anabranch.tree._navigator import Navigator
@@ -110,11 +110,8 @@ def preview(node: Node, width: int) -> str:
 
 def results_preview(blocks: Iterable[Block], width: int) -> str:
     """Return the beginnings of the results among a node's blocks, on one line; empty without results."""
-    texts = [
-        text_of([part for part in block.content if isinstance(part, TextBlock)])
-        for block in blocks
-        if isinstance(block, ToolResultBlock)
-    ]
+    contents = [block.content for block in blocks if isinstance(block, ToolResultBlock)]
+    texts = [" ".join([text_of(content), *file_lines(content)]) for content in contents]
     return _shortened(" ".join(f"← {_line(text)}" for text in texts), width)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import io
 from collections.abc import Callable
+from pathlib import Path
 
 import anyio
 import pytest
@@ -14,6 +15,7 @@ from anabranch._terminal import Console, Respondent
 from anabranch.agents import Question
 from anabranch.chat._terminal.input_lines import ChatAnswerer, ScriptedLines, TypedLines
 from anabranch.messages import ElicitReply, ElicitRequest, SampleRequest, user
+from tests.cli.typist import UP
 from tests.patience import PATIENCE
 
 
@@ -91,3 +93,29 @@ async def test_a_sample_goes_to_the_present_user_and_to_nobody_in_a_script() -> 
     assert answerer.capabilities.sampling
     script = ChatAnswerer(console, Respondent(console), scripted("hello"))
     assert not script.capabilities.sampling
+
+
+@pytest.mark.parametrize("place", ["file/history", "folder"])
+async def test_lines_are_typed_although_their_history_cannot_be_stored(
+    tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        lines = TypedLines(io.StringIO(), tmp_path / place)
+        with anyio.fail_after(PATIENCE):
+            keys.send_text("hello\r")
+            assert await lines.next("> ") == "hello"
+            keys.send_text(f"{UP}\r")
+            assert await lines.next("> ") == "hello", "the chat remembers the line"
+
+
+async def test_the_history_of_typed_lines_is_stored_for_their_user_alone(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "history"
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        lines = TypedLines(io.StringIO(), file)
+        keys.send_text("hello\r")
+        with anyio.fail_after(PATIENCE):
+            assert await lines.next("> ") == "hello"
+    assert "+hello" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600

@@ -16,7 +16,7 @@ from typing import Protocol, TextIO
 import anyio
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 
@@ -40,21 +40,37 @@ class InputLines(Protocol):
         ...
 
 
+class _FileHistory(FileHistory):
+    """A history in a file, which only its user can read; in memory alone if the file fails."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            return super().load_history_strings()
+        except OSError:
+            return []
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            super().store_string(string)
+
+
 class TypedLines:
     """Lines that a user types, with a history and completion.
 
-    Without a file ``history``, the typed lines are forgotten.
+    Without a file ``history``, or with a file that cannot be written, the typed lines are forgotten.
     """
 
     status = ""
     """The line below the prompt."""
 
     def __init__(self, stream: TextIO, history: Path | None) -> None:
-        store: History = InMemoryHistory()
-        if history is not None:
-            history.parent.mkdir(parents=True, exist_ok=True)
-            history.touch(mode=0o600)
-            store = FileHistory(history)
+        store = InMemoryHistory() if history is None else _FileHistory(history)
         self._prompts: PromptSession[str] = PromptSession(
             history=store,
             complete_while_typing=False,

@@ -204,7 +204,7 @@ async def test_a_strand_may_ask_while_a_step_of_its_runs_in_another_task() -> No
 
 async def test_tasks_that_a_step_starts_are_no_strands() -> None:
     async def nothing() -> bool:
-        return asyncio.current_task() in strands._strands
+        return asyncio.current_task() in strands.strand_of_task
 
     async def effect() -> bool:
         return await asyncio.create_task(nothing())
@@ -414,4 +414,4 @@ async def test_a_strand_is_forgotten_when_it_has_ended() -> None:
     async with world.call(body, world.journal()) as call:
         assert isinstance(await call.round(), Waiting)
         assert call.scheduler.strands == {}
-    assert tasks[0] not in strands._strands
+    assert tasks[0] not in strands.strand_of_task

@@ -141,7 +141,7 @@ class Strand:
         self.racing: bool = racing
 
 
-_strands: dict[object, Strand] = {}
+strand_of_task: dict[object, Strand] = {}
 
 
 def current_strand() -> Strand:
@@ -154,7 +154,7 @@ def current_strand() -> Strand:
         task = asyncio.current_task()
     except RuntimeError:
         task = None
-    strand = _strands.get(task)
+    strand = strand_of_task.get(task)
     # A step that asked would leave its question without a place in the record:
     # test_a_step_cannot_ask.
     if strand is None or strand.effects:
@@ -191,14 +191,14 @@ def start_root(
 
 def _register(strand: Strand) -> None:
     task, owner = strand.task, strand.owner
-    _strands[task] = strand
+    strand_of_task[task] = strand
     owner.strands[task] = strand
     task.add_done_callback(forget, context=owner.context)
 
 
 def forget(task: asyncio.Task[Any]) -> None:
     """Unregister the strand of ``task``, which has ended, and report its end to the owner."""
-    strand = _strands.pop(task, None)
+    strand = strand_of_task.pop(task, None)
     if strand is not None:
         del strand.owner.strands[task]
         strand.owner.strand_ended(strand)
@@ -220,7 +220,7 @@ class _Factory:
     ) -> asyncio.Future[Any]:
         if context is not None:
             options["context"] = context
-        parent = _strands.get(asyncio.current_task(loop))
+        parent = strand_of_task.get(asyncio.current_task(loop))
         if (
             parent is not None
             or runs_authors_code.get()

@@ -108,9 +108,6 @@ class Reaper:
         left = await store.find(line)
         return left is None or not left.state.is_open
 
-    def _forget(self, line: str, _task: object) -> None:
-        del self._ending[line]
-
     async def _end_all(self, records: Sequence[CallRecord]) -> int:
         """End calls concurrently; return the number that ended within ``patience``."""
         running = [asyncio.ensure_future(self._try_to_end(record)) for record in records]

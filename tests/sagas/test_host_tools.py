@@ -14,24 +14,13 @@ from fastmcp.server import create_proxy
 from mcp import MCPError
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.resolve import Elicit, Resolve
-from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, tool
 from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install, install_fastmcp
+from tests.mcp.asking import Ok, ask
 from tests.mcp.harness import ERAS, HANDSHAKE, KEY, MODERN, Answers, accept, connected
 from tests.sagas.harness import accepted, call_saga, raw, resume_saga, text_in
 
 ERA = pytest.mark.parametrize("era", ERAS)
-
-
-class Ok(BaseModel):
-    ok: bool
-
-
-@tool
-async def ask(ctx: BranchContext, what: str = "it") -> str:
-    answer = await ctx.elicit(Ok, f"Do {what}?")
-    return answer.action if isinstance(answer, Accepted) else "no"
 
 
 async def whether() -> Elicit[Ok]:

@@ -10,19 +10,13 @@ from typing import Any
 
 import pytest
 from mcp.server.mcpserver import MCPServer
-from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
 from anabranch.mcp import Durability, create_server
 from anabranch.stores import open_store
 from tests.diary import DONE
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, accept, call_once, connected
-from tests.sagas.harness import call_saga, resume_saga
-
-
-class Number(BaseModel):
-    n: int
-
+from tests.sagas.harness import Number, call_saga, resume_saga
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
 

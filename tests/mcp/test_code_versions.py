@@ -6,21 +6,16 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch.tool import Tool
 from tests.diary import DONE
 from tests.durable.stores import Modelled
 from tests.mcp.harness import MODERN, Answers, accept, connected, serving, text_of
-from tests.sagas.harness import accepted, call_saga, resume_saga, text_in
+from tests.sagas.harness import Number, accepted, call_saga, resume_saga, text_in
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
 WAITS = "Version '1' of the code started the call"
-
-
-class Number(BaseModel):
-    n: int
 
 
 def reserve() -> None:

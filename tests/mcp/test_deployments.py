@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from mcp import Client
-from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch.stores import CallStore
@@ -13,14 +12,10 @@ from tests.diary import DONE
 from tests.durable.stores import Modelled
 from tests.mcp.handles import answered, given, handle_in
 from tests.mcp.harness import ERAS, MODERN, Answers, call_once, connected, serving, text_of
-from tests.sagas.harness import accepted, call_saga, resume_saga, said
+from tests.sagas.harness import Number, accepted, call_saga, resume_saga, said
 
 CHANGED = "\n\n(The last answer did not fit: the question was changed after it had been shown.)"
 pytestmark = pytest.mark.usefixtures("nothing_done")
-
-
-class Number(BaseModel):
-    n: int
 
 
 @pytest.fixture(params=["without a store", "with a store"])

@@ -12,7 +12,9 @@ from typing import Any, Final, NoReturn
 from pydantic import PydanticUserError
 
 OF_OTHERS: Final[Mapping[str, str]] = {
+    "create_message": "ctx.sample(prompt)",
     "report_progress": "ctx.notify(message, progress, total)",
+    "request_id": "ctx.call_id",
     **{
         level: f'ctx.log("{level}", message)'
         for level in ("debug", "info", "notice", "warning", "error", "critical")

@@ -127,8 +127,8 @@ async def by_position(ctx: BranchContext, city: str, /) -> str:
         (only_keywords, r"first parameter\. Write `async def only_keywords\(ctx: BranchContext"),
         (wrong_first, "first parameter, not city"),
         (any_arguments, "cannot be given by name"),
-        (any_keywords, "cannot be given by name"),
-        (by_position, "cannot be given by name"),
+        (any_keywords, r"\*\*.* cannot be given by name; declare .* In a decorator, use functools"),
+        (by_position, "cannot be given by name; remove the / behind it"),
     ],
 )
 def test_a_function_that_is_no_tool_is_refused_when_defined(function: Any, words: str) -> None:

@@ -217,9 +217,14 @@ def _parameters(
         if parameter.name in skip:
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            remedy = (
+                "remove the / behind it."
+                if parameter.kind is parameter.POSITIONAL_ONLY
+                else "declare each parameter, so that it has a place in the schema. In a decorator, use"
+                " functools.wraps."
+            )
             raise TypeError(
-                f"Tool {tool_name!r}: parameter {parameter} cannot be given by name;"
-                " declare each parameter, so that it has a place in the schema."
+                f"Tool {tool_name!r}: parameter {parameter} cannot be given by name; {remedy}"
             )
         yield parameter.replace(
             annotation=hints.get(parameter.name, Any), kind=parameter.KEYWORD_ONLY

@@ -1,10 +1,8 @@
 """The states of a call, and the table of the events between them.
 
-This module has every rule about states: stores make their statements from the table, and the model
-that tests compare with real stores reads it. A call has a lease while it is ``running``, and while
-a worker runs its compensations; in every other state it has none. No other worker moves a call
-before its lease has run out. Answers move no call: they stay in its inbox until its next round
-takes them.
+This module has every rule about states: stores make their statements from the table. Only a
+``running`` call, or a call under compensation, has a lease, and no other worker moves it before the
+lease has run out. Answers move no call: they stay in its inbox until its next round.
 
     state      on                                                   to
     ready      a worker opens the next round                        running
@@ -24,11 +22,7 @@ from enum import StrEnum
 
 
 class CallState(StrEnum):
-    """The state of a call.
-
-    ``ready``: a worker may continue it. ``waiting``: for answers, or for a time. ``undoing``: it
-    has failed, expired or been stopped, and compensations are left. The last four states are ends.
-    """
+    """The state of a call; if ``undoing``, it failed, expired or was stopped, with undos left."""
 
     READY = "ready"
     RUNNING = "running"

@@ -17,22 +17,14 @@ class Processes(Protocol):
         ...
 
     async def enter(self) -> None:
-        """Show that this process is alive, until the store closes; a second call does nothing.
-
-        Raises:
-            StoreError: if the store failed; the others would take this process for dead.
-        """
+        """Show that this process is alive, until the store closes; a second call does nothing."""
         ...
 
     async def dead(self, names: Collection[str]) -> Collection[str]:
         """Return those of ``names`` that have entered and are dead.
 
-        A living process may be taken for dead if it has lost its connection for a second or more.
-        The later writes of such a process under its leases must not count, as :class:`CallStore`
-        says.
-
-        Raises:
-            StoreError: if the store failed.
+        A living process that has lost its connection for a second or more may be taken for dead.
+        The store then refuses its later writes under its leases.
         """
         ...
 
@@ -47,7 +39,6 @@ class UnknownProcesses:
         """Do nothing: no other process could see whether this process is alive."""
 
     async def dead(self, names: Collection[str]) -> Collection[str]:
-        """Return no name."""
         del names
         return ()
 

@@ -1,8 +1,4 @@
-"""The stored forms of a round: its entries, answers and notes as text; and answers given on pages.
-
-``merge`` adds stored entries to a journal again. A journal that travels between rounds has a
-different text form (``Journal.dumps``).
-"""
+"""The stored forms of a round: its entries, answers and notes as text; and answers given on pages."""
 
 from __future__ import annotations
 
@@ -68,9 +64,8 @@ def load_entry(text: str) -> StoredEntry:
 def merge(journal: Journal, stored: Mapping[str, str], undone: Container[str] = ()) -> None:
     """Add the entries that an interrupted round has stored to ``journal``.
 
-    The journal may have a part of them already, if it was stored elsewhere in the middle of the
-    round. The compensations of ``undone`` steps are no longer due. A branch keeps the deadline from
-    its beginning. An entry that the body made of an answer replaces the answer.
+    The journal may have a part of them already. The compensations of ``undone`` steps are no longer
+    due. An entry that the body made of an answer replaces the answer.
     """
     for step_id, text in stored.items():
         if _is_known(journal, step_id) and step_id not in journal.unread:
@@ -113,13 +108,9 @@ MAX_PROMPT = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The notes on one round.
+    """The notes on one round: its end and process, if known, and its entries after the last effect.
 
-    Attributes:
-        at: the end of the round, if known.
-        worker: the process of the round; empty if unknown.
-        asked: the request of each open question; of a sample, the end of its prompt.
-        entries: the entries after the last effect, as ``dump_entry`` writes them.
+    ``asked`` has the request of each open question; of a sample, the end of its prompt.
     """
 
     at: float | None = None

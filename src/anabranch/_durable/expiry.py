@@ -1,7 +1,6 @@
 """The reaper ends calls that no client continued before their deadline, and deletes old calls.
 
-An expired call is compensated: its undos run in reverse order, and it cannot be continued. The call
-knows its undos; this module only decides when they run. Any number of processes may run a reaper
+An expired call is compensated, and cannot be continued. Any number of processes may run a reaper
 over one store: the holder of a call's lease ends the call.
 """
 
@@ -72,8 +71,7 @@ class Reaper:
     async def expire(self) -> int:
         """End the expired calls, and delete old ones; return the number of calls that have ended.
 
-        A failure with one call is logged, and the other calls are ended. Raises ``StoreError`` if
-        the store does not answer.
+        A failure with one call is logged, and the other calls are ended.
         """
         store, now = self._policy.store, self._calls.runtime.clock.now()
         ended, seen, limit = 0, set(self._ending), BATCH

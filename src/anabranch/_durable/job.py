@@ -1,8 +1,4 @@
-"""One request to run a call, the policy of its store, and the calls that run in this process.
-
-``Job`` is the request: a tool, its arguments, and the other side. ``Durability`` is the policy.
-``RunningCalls`` tracks the tasks that a stopping server must end.
-"""
+"""One request to run a call, the policy of its store, and the calls that run in this process."""
 
 from __future__ import annotations
 
@@ -56,18 +52,14 @@ class Job:
     Attributes:
         arguments: the arguments that the tool's ``validate`` has returned.
         host: the capabilities of the client, or of this server.
-        principal: the caller, if known.
-        thread: the conversation that the call is part of; empty for none.
-        node: the node of the thread that calls the tool; empty for none.
-        cuts_effects: whether the cancellation of a recorded round also cancels its effects, in
-            place of awaiting and recording them.
+        node: the node of the thread that calls the tool; empty for none, like ``thread``.
+        cuts_effects: whether the cancellation of a recorded round also cancels its effects.
         wakes: whether a sleeping call continues without its client, and does not expire meanwhile.
         begins_lines: whether a later round may begin a line that the store does not have, from a
             state that a conversation has stored.
         answers_first: whether a round's answers came before the ends of its sleeps, however late
             the round runs; the caller that stored them has decided so.
-        max_request: maximum bytes of the client's next request, if it carries the state of the
-            call.
+        max_request: maximum bytes of the client's next request, if it carries the call's state.
         seals_arguments: whether that request carries the arguments in the token of the state.
     """
 
@@ -112,10 +104,7 @@ class RunningCalls:
             ended.set_result(None)
 
     async def end(self, grace: float) -> None:
-        """Cancel the running calls of this event loop, and wait ``grace`` seconds for their compensations.
-
-        Slower calls continue as long as the process does.
-        """
+        """Cancel the calls of this event loop, and wait ``grace`` seconds for their compensations."""
         loop = asyncio.get_running_loop()
         here = {ended: task for ended, task in self._tasks.items() if task.get_loop() is loop}
         if not here:

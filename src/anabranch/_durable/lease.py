@@ -1,8 +1,7 @@
 """Leases: one worker at a time runs a call or another job, and renews its lease meanwhile.
 
-The holder chooses the work under a lease, and the reaction to a loss. Opening a round also takes
-the lease on the call, and ending the round releases it. A holder may be suspended after any check
-of its lease. So writes that only the holder may make go through the store, which checks the owner.
+A holder may be suspended after any check of its lease. So writes that only the holder may make go
+through the store, which checks the owner.
 """
 
 from __future__ import annotations
@@ -25,26 +24,15 @@ logger: logging.Logger = logging.getLogger("anabranch.durable")
 T = TypeVar("T")
 
 FIRST_RETRY, LONGEST_RETRY = 0.05, 1.0
-"""Seconds until the store is asked again about a call that another worker runs, or after a failure.
-
-The pause doubles up to the longest.
-"""
+"""Seconds until the store is asked again; the pause doubles up to the longest."""
 
 
 class RenewedLease:
-    """The right to run one job, as a context manager: entry takes the lease, and exit releases it.
+    """The right to run one job, as a context manager whose exit releases the lease.
 
-    Args:
-        store: stores the lease.
-        name: the name of the job.
-        clock: the time, the same for all workers.
-        seconds: seconds after which the lease of a dead worker runs out.
-        kind: the kind of job, for the log.
-        on_lost: called when another worker has taken the lease over.
-
-    Attributes:
-        owner: the holder, as the store knows it; two leases of one process exclude each other.
-        is_lost: whether another worker has taken the lease over, or must do so.
+    ``seconds`` after its last renewal, the lease of a dead worker runs out. ``kind`` names the job
+    in the log. ``on_lost`` is called when another worker has taken the lease over. Two leases of
+    one process have different owners, and exclude each other.
     """
 
     def __init__(
@@ -91,8 +79,7 @@ class RenewedLease:
     async def while_held(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of ``work``; run it again if the store fails while the lease is held.
 
-        Raises ``StoreError`` if the store failed until the lease ran out, or for as long as a lease
-        lasts.
+        The retries end after the seconds of a lease even if the lease is renewed.
         """
         wait, last = FIRST_RETRY, self._clock.now() + self._seconds
         while True:
@@ -109,16 +96,12 @@ class RenewedLease:
             wait = min(2 * wait, LONGEST_RETRY)
 
     def check(self) -> None:
-        """Raise ``StoreError`` if the lease has run out, so that another worker may run the call by now.
-
-        It runs out if this process was suspended, or if the store did not answer.
-        """
+        """Raise ``StoreError`` if the lease has run out, so that another worker may run the call."""
         if self.is_over:
             raise StoreError(f"The lease on {self._what} has run out. Try again.")
 
     @property
     def is_over(self) -> bool:
-        """Whether the lease has run out, so that another worker may have taken it."""
         return self.is_lost or self._clock.now() >= self._until
 
     def lose(self) -> None:
@@ -167,8 +150,6 @@ class RenewedLease:
 
 
 class Lease(RenewedLease):
-    """The right to run the call ``line``."""
-
     def __init__(self, store: CallStore, line: str, clock: Clock, *, seconds: float) -> None:
         super().__init__(store, line, clock, seconds=seconds, kind="call")
         self._store = store
@@ -183,10 +164,8 @@ class Lease(RenewedLease):
     ) -> OpenedRound:
         """Wait until the lease is free, take it, and open round ``number``; return the record.
 
-        The lease is free as soon as its owner's process is dead, and is renewed from then on. If
-        the round cannot be opened, its record is returned immediately, and nothing is taken; see
-        :meth:`CallStore.open_round`. Raises ``UnknownCallError`` if the store does not have the
-        call, and there is no ``new``.
+        If the round cannot be opened, its record is returned immediately, and nothing is taken; see
+        :meth:`CallStore.open_round`.
         """
         wait = FIRST_RETRY
         await self._processes.enter()
@@ -208,11 +187,7 @@ class Lease(RenewedLease):
                 wait = min(2 * wait, LONGEST_RETRY)
 
     async def take_to_undo(self, *, is_due: bool) -> CallRecord | None:
-        """Take the lease, if it is free, to undo the call's effects; return the call or ``None``.
-
-        The lease is free if its owner's process is seen to be dead; over Postgres that takes
-        several looks.
-        """
+        """Take the lease, if it is free, to undo the call's effects; return the call or ``None``."""
         now, undo = self._clock.now(), self._store.take_to_undo
         ask = partial(undo, self._line, self.owner, now, is_due=is_due)
         taken = await self.take_by(ask)
@@ -233,11 +208,7 @@ class Lease(RenewedLease):
     async def end_round(
         self, record: RoundRecord, event: CallEvent, *, deadline: float
     ) -> RoundRecord:
-        """Write the round's end and the call's state, and release the lease; return the stored end.
-
-        Raises ``StoreError`` if another worker has taken the lease over, and the round has not
-        ended.
-        """
+        """Write the round's end, and release the lease; see :meth:`CallStore.end_round`."""
         await self._stop_renewing()
         ended = await self._store.end_round(
             self._line, record, event, owner=self.owner, deadline=deadline
@@ -246,7 +217,6 @@ class Lease(RenewedLease):
         return ended
 
     async def move(self, event: CallEvent, *, deadline: float | None = None) -> bool:
-        """Change the call's state by an event that ends the lease; see :meth:`CallStore.move`."""
         await self._stop_renewing()
         moved = await self._store.move(self._line, event, owner=self.owner, deadline=deadline)
         self._may_be_held = not moved

@@ -1,8 +1,4 @@
-"""Reads stored calls: states, open questions, and waiting answers.
-
-Reading changes nothing, takes no lease and runs no author code. Without a store, the state that the
-client sends is the whole call.
-"""
+"""Reads stored calls: states, open questions, and waiting answers; runs no author code."""
 
 from __future__ import annotations
 
@@ -28,10 +24,9 @@ R = TypeVar("R")
 
 
 class StoredCalls:
-    """The stored calls of one server; without a ``policy``, nothing is stored.
+    """The stored calls of one server; without a ``policy``, the client's state is the whole call.
 
-    ``max_state`` is the maximum bytes of all answers of a call. Methods raise ``ToolError`` if the
-    store does not answer.
+    Methods raise ``ToolError`` if the store does not answer.
     """
 
     def __init__(self, policy: Durability | None, max_state: int = MAX_STATE) -> None:
@@ -39,11 +34,7 @@ class StoredCalls:
         self._max_state = max_state
 
     async def load(self, state: str) -> Journal:
-        """Return the journal in ``state``, which an earlier round gave to the client.
-
-        Raises ``InvalidTokenError`` if the state refers to a record that the store does not have,
-        or another release has written it.
-        """
+        """Return the journal in ``state``, which an earlier round gave to the client."""
         try:
             if is_reference(state) and self._policy is not None:
                 with store_errors_mapped():
@@ -62,10 +53,7 @@ class StoredCalls:
         return refer(journal.line, journal.rounds - 1, state)
 
     async def find(self, line: str, principal: str) -> CallRecord | None:
-        """Return the call named ``line``, if the store has it for ``principal`` alone.
-
-        A call of a conversation is not found: the conversation continues the call.
-        """
+        """Return the call ``line`` of ``principal``, if it is stored and part of no conversation."""
         if self._policy is None:
             return None
         with store_errors_mapped():
@@ -74,10 +62,7 @@ class StoredCalls:
         return record if is_theirs else None
 
     async def waiting(self, line: str, replies: Replies[R]) -> tuple[R, RoundRecord] | None:
-        """Return the last reply of a stored call that waits for answers, and its round.
-
-        ``None`` if the call does not wait, or waits at another edge.
-        """
+        """Return the last reply of a stored call that waits at this edge for answers, and its round."""
         if self._policy is None:
             return None
         with store_errors_mapped():
@@ -88,12 +73,10 @@ class StoredCalls:
         return None if reply is None else (reply, last)
 
     def repeated(self, replies: Replies[R], line: str, record: RoundRecord) -> R | None:
-        """Return the reply of a stored round, or ``None`` if the round belongs to another edge."""
         policy = self._policy
         return None if policy is None else repeat_reply(policy, replies, line, record)
 
     async def entered(self, journal: Journal) -> dict[str, Answer]:
-        """Return the answers that users have entered on pages for the open questions, by step."""
         if self._policy is None:
             return {}
         with store_errors_mapped():

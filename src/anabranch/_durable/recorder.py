@@ -1,8 +1,4 @@
-"""The recorder of one round: it writes each effect to the store before the body sees its value.
-
-``StoreRecorder`` implements the engine's port ``Recorder``, with the texts of ``entries.py``. The
-other functions write the end of a round as text, and repeat a stored reply, value or error.
-"""
+"""The recorder of one round: it writes each effect to the store before the body sees its value."""
 
 from __future__ import annotations
 
@@ -98,11 +94,7 @@ def repeat_reply(
 def repeat_value(
     tool: Tool[Any], line: str, record: RoundRecord, foreign: ForeignErrors | None
 ) -> Finished[Any]:
-    """Return the value of an ended call, or raise its error.
-
-    Raises ``InvalidTokenError`` if the round ended with questions at another edge, or
-    ``IdempotencyKeyError`` if a first request repeats such a round.
-    """
+    """Return the value of an ended call, or raise its error; refuse a round of another edge."""
     stored = json.loads(record.reply)
     if "asked" in stored:
         logger.warning("call %r was refused: it waits at another edge", line)
@@ -140,8 +132,7 @@ T = TypeVar("T")
 class StoreRecorder:
     """Writes the actions of one round to a store, under a lease on the call.
 
-    While the lease is held, writes are repeated until the store takes them. ``given`` stands for
-    the answers with which the round was opened; it is empty without answers.
+    ``given`` stands for the answers with which the round was opened; it is empty without answers.
     """
 
     def __init__(self, store: CallStore, journal: Journal, lease: Lease, given: str = "") -> None:
@@ -185,11 +176,7 @@ class StoreRecorder:
         return {step_id: load_entry(stored[step_id]).entry for step_id in entries}
 
     async def failing(self, error: dict[str, Any] | None) -> None:
-        """Write that the call has failed.
-
-        Raises ``StoreError`` if another worker has taken the call over: its effects must not be
-        undone.
-        """
+        """Write that the call has failed; raise ``StoreError`` if another worker has the call."""
         if not await self._store.fail(self._line, canonical(error), self._lease.owner):
             raise StoreError(f"Another worker has the lease on call {self._line!r}. Try again.")
 

@@ -1,8 +1,6 @@
 """Runs a tool over a recorded call, to see whether the present code repeats the record.
 
-The engine replays the call and does nothing new (``Call.replay``): no effect, question, sample,
-notice, undo or write. Only code outside of steps has effects. So another version of the code learns
-whether it can continue a call, before it does anything.
+The engine replays the call and does nothing new, so only code outside of steps has effects.
 """
 
 from __future__ import annotations
@@ -45,10 +43,7 @@ async def rehearse(
     runtime: Runtime,
     host: Host | None = None,
 ) -> Rehearsed:
-    """Return the end of ``tool``, or the place where it stops, when it runs over ``journal``.
-
-    The function consumes the journal.
-    """
+    """Return the end of ``tool``, or the place where it stops, over ``journal``, which it consumes."""
 
     def abort(fault: Exception) -> None:
         call.abort(fault)

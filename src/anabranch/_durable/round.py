@@ -1,8 +1,7 @@
 """Opens one round of a call; repeats the record of an ended round, or runs and records the round.
 
-With a store, a repeated request gets the outcome of the first, and an interrupted round continues
-at the point of interruption. A round accepts one set of answers. A different answer is refused, or
-starts another *line* of the call, a copy from that round on. The caller plays the round::
+A round accepts one set of answers. A different answer is refused, or starts another *line* of the
+call, a copy from that round on. The caller plays the round::
 
     async with rounds.open(job, journal, answers) as opened:
         if isinstance(opened, RoundRecord):
@@ -89,10 +88,8 @@ class UnrecordedRound:
 class StoredRound:
     """A round to run, under the lease on its call, from :meth:`Rounds.open`.
 
-    Attributes:
-        failure: the error with which the call had failed when it was interrupted. If set, the body
-            does not continue; the remaining compensations run.
-        left: the entries of the journal after the last effect.
+    If ``failure`` is set, the call had failed with it when it was interrupted: only the remaining
+    compensations run. ``left`` has the entries of the journal after the last effect.
     """
 
     def __init__(
@@ -115,10 +112,7 @@ class StoredRound:
         return Finished(value) if earlier is None else earlier
 
     async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R | RoundRecord:
-        """Store that the round ended with ``asks`` open; return the reply to send to the client.
-
-        If another worker has ended the round first, return that worker's record.
-        """
+        """Store the round's end with ``asks`` open; return the reply, or the record of an earlier end."""
         journal, state = self._journal, self._journal.dumps()
         out = handed_out(self._rounds.policy, journal.line, self._number, state)
         reply = replies.make(asks, out)
@@ -126,7 +120,6 @@ class StoredRound:
         return reply if earlier is None else earlier
 
     async def failed(self, error: Exception) -> None:
-        """End the round: the call has failed with ``error``; raises like :meth:`returned`."""
         await self._end(error_text(error, self._rounds.foreign), event=CallEvent.RAISE)
 
     async def given_up(self) -> None:
@@ -161,10 +154,7 @@ class StoredRound:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Opens the rounds of all calls of one server; all workers of a store need the same time.
-
-    ``foreign`` has the errors of the protocol that a client may see; ``None`` without any.
-    """
+    """Opens the rounds of all calls of one server; all workers of a store need the same time."""
 
     policy: Durability
     runtime: Runtime
@@ -174,18 +164,11 @@ class Rounds:
     async def open(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer]
     ) -> AsyncGenerator[RoundRecord | StoredRound]:
-        """Open the next round of ``journal`` with ``answers``.
+        """Open the next round of ``journal`` with ``answers``; wait while another worker runs the call.
 
-        The method waits while another worker runs the call. An exception that leaves the context is
-        recorded as the call's failure, unless the round was recorded before. A ``StoreError`` and a
-        cancellation are not recorded: the round can be tried again. If the round forks, ``journal``
-        belongs to another line afterwards.
-
-        Raises:
-            InvalidTokenError: if the round was given other answers before, or the call has ended.
-            CallExpiredError: if the call has expired.
-            OtherVersionError: if the code of this server cannot continue the call.
-            IdempotencyKeyError: if a first request has the key of another.
+        An exception that leaves the context is recorded as the call's failure, but not a
+        ``StoreError`` or a cancellation: the round can be tried again. If the round forks,
+        ``journal`` belongs to another line afterwards.
         """
         new = None if journal.rounds else self.record_of(job, journal)
         try:
@@ -294,10 +277,7 @@ class Rounds:
 
 
 def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord | None) -> None:
-    """Check that the call belongs to this request, and is open or has a recorded end.
-
-    If the call has failed, and a reaper has run its last compensations, raise its error.
-    """
+    """Check that the call belongs to this request, and is open or has a recorded end."""
     call, problem = opened.call, ""
     if new is not None and _asked_for(call) != _asked_for(new):
         problem = "another request has used it; send a new key with each request"
@@ -319,10 +299,7 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
 
 
 def _is_expired(call: CallRecord) -> bool:
-    """Return whether the call has ended because its time was over, or because a user stopped it.
-
-    Some reaper undoes such a call, now or later. The body does not continue.
-    """
+    """Return whether the call has ended because its time was over, or because a user stopped it."""
     return call.state in UNDONE or (call.state == CallState.UNDOING and call.failure is None)
 
 

@@ -1,14 +1,13 @@
 """The port of run events: the numbered, stored events of a run, for readers in any process.
 
-The writer decides what a run is: the web application has one for each conversation. The store also
-has the unfinished turn of each run (``turn_states.py``), and the time of the next *look*. At that
-time, a worker sees whether work can continue in a run without a turn. ``stores/`` has the
-implementations, ``tests/suites`` the checks that each must pass.
+The store also has the unfinished turn of each run, and the time of the next *look*, when a worker
+sees whether work can continue in a run without a turn. ``tests/suites`` has the checks of every
+store.
 
-Events are stored before any reader sees them, and survive a crash of the process. Appending does
-not wait for the disk: a crash of the machine or the database server may lose the last events, and
-new events get their numbers. So an event has a *mark* next to its number. A returning reader with
-both learns whether the stored event is the one that it has read.
+Events are stored before any reader sees them. Appending does not wait for the disk: a crash of the
+machine or the database server may lose the last events, and new events get their numbers. So an
+event has a *mark* next to its number, by which a returning reader learns whether the stored event
+is the one that it has read.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ from anabranch._durable.turn_states import TurnRecord
 class EventId(NamedTuple):
     """The position of a reader in a run: the last event that it has read.
 
-    Attributes:
-        number: the event's number; 0 before the first event.
-        mark: the event's mark, which is positive; 0 for an event that is not stored.
+    The ``number`` is 0 before the first event. The ``mark`` is positive; 0 for an event that is not
+    stored.
     """
 
     number: int
@@ -38,13 +36,7 @@ class EventId(NamedTuple):
 
 
 class EventBatch(NamedTuple):
-    """Consecutive events, at least one.
-
-    Attributes:
-        first: the number of the first event.
-        events: the events.
-        marks: the mark of each event.
-    """
+    """Consecutive events, at least one, the number of the first, and the mark of each."""
 
     first: int
     events: Sequence[bytes]
@@ -64,15 +56,12 @@ class MissedEventsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewEvents:
-    """Events to append to a run.
+    """Events to append to a run, at least one.
 
     Attributes:
-        run: the run.
-        events: at least one event.
         key: the name of the first event, for :meth:`RunEvents.find`.
-        owner: the owner of the lease on the run's turn. If another owner holds the lease, or none
-            does, the events are not added: the present holder reports the turn. Events without an
-            owner are added under any lease.
+        owner: the owner of the lease on the run's turn, without which the events are not added;
+            ``None`` to add them under any lease.
         ends: whether the owner's turn ends together with the append.
         look_at: the time of the next look after the ended turn, unless the run has an earlier one.
     """
@@ -86,12 +75,7 @@ class NewEvents:
 
 
 class QueuedTurn(NamedTuple):
-    """A turn that begins after a waiting one.
-
-    Attributes:
-        id: the turn.
-        event: its first event.
-    """
+    """A turn that begins after a waiting one, and its first event."""
 
     id: str
     event: bytes
@@ -99,13 +83,7 @@ class QueuedTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TakenTurn:
-    """A turn that a worker has taken, with the range of its events at that time.
-
-    Attributes:
-        turn: the turn, under the worker's lease.
-        begun: the number of the turn's first event, if it is stored.
-        last: the number of the last event.
-    """
+    """A turn that a worker has taken, and the numbers of its first event, if stored, and last."""
 
     turn: TurnRecord
     begun: int | None
@@ -115,22 +93,16 @@ class TakenTurn:
 class RunEvents(Protocol):
     """A store of run events. Methods raise :class:`StoreError` and leave no partial change.
 
-    Numbers count from 1 in each run, without gaps, in the order of appending. No number is used
-    twice, except after a crash. A run needs no creation: a run without events has the number 0. A
-    store may delete the oldest events of a long run; but before its turn has ended, it deletes none
-    from the last :meth:`begin` on.
+    Numbers count from 1 in each run, without gaps. A run needs no creation: without events, it has
+    the number 0. A store may delete the oldest events of a long run; but before its turn has ended,
+    it deletes none from the last :meth:`begin` on.
 
-    A crash of the machine, or of a server, may remove the last events of a run, but never an event
-    without those after it. Only their numbers are used again. If two events have the same number,
-    one after the other, their marks differ, unless all events up to them are equal. A random mark
-    for each append satisfies this. A digest of the event alone does not, since the other event may
-    be equal although an earlier one differs.
+    A crash never removes an event without those after it. If two events have the same number, one
+    after the other, their marks differ, unless all events up to them are equal: a random mark for
+    each append satisfies this, and a digest of the event alone does not.
 
-    Times are seconds since the epoch and come from the caller's clock.
-
-    Attributes:
-        per_share: the most turns of one share on which workers may work; ``None`` for no limit.
-            The process that opens the store sets it.
+    Times are seconds since the epoch and come from the caller's clock. ``per_share`` is the most
+    turns of one share on which workers may work; ``None`` for no limit.
     """
 
     per_share: int | None
@@ -141,17 +113,11 @@ class RunEvents(Protocol):
         ...
 
     async def append(self, run: str, events: Sequence[bytes], *, at: float) -> int:
-        """Add events to one run, all or none, under any lease; return the number of its last event.
-
-        Without events, nothing changes.
-        """
+        """Add events, all or none, under any lease; return the number of the run's last event."""
         ...
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
-        """Add events to several runs, all or none, except for runs whose owner has lost the lease.
-
-        ``new`` has each run once.
-        """
+        """Add events to different runs, all or none, except for runs whose owner has lost the lease."""
         ...
 
     async def begin(
@@ -164,18 +130,17 @@ class RunEvents(Protocol):
         share: str = "",
         works: bool = False,
     ) -> int | None:
-        """Begin a turn, and add an event under the turn's id as its key, atomically.
+        """Begin a turn, and add an event under the turn's id as its key; return the event's number.
 
         The run stores the ``share`` until its next turn begins: the user whose part of the workers
         the run uses. The turn counts as running for the share if the caller ``works`` on it, or
-        once a worker takes the turn: other processes begin a turn only to store its message.
+        once a worker takes it.
 
-        Return the number of the event. The turn's worker looks at the run, so a look that is due
-        ``at`` that time is deleted. Return ``None``, without any change, if the key already has an
-        event, if the run has an unfinished turn, if another turn is queued and begins at the next
-        look, or if the caller ``works`` and the share has ``per_share`` running turns. In the last
-        case, a look at the run is due ``at`` that time. ``None`` is also possible if another client
-        changes the run meanwhile.
+        A look that is due ``at`` that time is deleted. Return ``None``, without any change, if the
+        key already has an event, the run has an unfinished turn, another turn is queued and begins
+        at the next look, another client changes the run meanwhile, or the caller ``works`` and the
+        share has ``per_share`` running turns. In the last case, a look at the run is due ``at``
+        that time.
         """
         ...
 
@@ -194,13 +159,11 @@ class RunEvents(Protocol):
     def follow(self, run: str, after: int | EventId) -> AsyncGenerator[EventBatch]:
         """Yield the events after ``after``, then further ones as they are appended, without end.
 
-        A caller that has just read a number from the store may pass the number alone. A slow reader
-        delays no writer: unread events stay in the store. A reader that continues through a crash
-        learns of lost events with the next events at the latest.
+        A caller that has just read a number from the store may pass the number alone. A reader that
+        continues through a crash learns of lost events with the next events at the latest.
 
-        Raises:
-            MissedEventsError: if events after ``after`` are no longer stored, or no event has that
-                number or that mark. At the number 0, the mark does not count.
+        Raises ``MissedEventsError`` if events after ``after`` are no longer stored, or no event has
+        that number or that mark. At the number 0, the mark does not count.
         """
         ...
 
@@ -221,10 +184,9 @@ class RunEvents(Protocol):
     ) -> Sequence[str]:
         """Return runs with work that is due at ``now``, and postpone the work ``until`` a time.
 
-        The work is a ``ready`` turn, or a ``waiting`` one whose time has come, that a worker of
-        ``version`` may take. Or it is a look at a run without a turn. The most overdue run comes
-        first. Runs of a share with ``per_share`` running turns are left out. Of concurrent callers,
-        one gets each run.
+        The work is a turn that a worker of ``version`` may take, ``ready`` or ``waiting`` until
+        now, or a look at a run without a turn. Runs of a share with ``per_share`` running turns are
+        left out. Of concurrent callers, one gets each run.
         """
         ...
 
@@ -233,11 +195,10 @@ class RunEvents(Protocol):
     ) -> TakenTurn | None:
         """Take the lease on the run's turn; return the turn with the range of its events, atomically.
 
-        Only a turn that is ``ready`` for a worker of ``version`` is taken, or one that is
-        ``waiting`` for a time until ``now``. Without a ``version``, the store takes only a
-        ``ready`` turn, of any version and without a limit. Return ``None`` if there is no such
-        turn, or if the run's share has ``per_share`` running turns. In the last case, the turn is
-        due ``now``: a worker may have put it off, and a claim must find it once the share has room.
+        Only a turn that is ``ready`` for a worker of ``version`` is taken, or ``waiting`` for a
+        time until ``now``; without a ``version``, any ``ready`` turn, and without a limit. Return
+        ``None`` without such a turn, or if the run's share has ``per_share`` running turns. In the
+        last case, the turn is due ``now``: a claim must find it once the share has room.
         """
         ...
 
@@ -269,17 +230,11 @@ class RunEvents(Protocol):
     async def overdue(
         self, now: float, limit: int, *, is_running: bool = False
     ) -> Sequence[tuple[str, TurnRecord]]:
-        """Return the runs whose turn is due at ``now``, with the turn, the most overdue first.
-
-        With ``is_running``, return only ``running`` turns.
-        """
+        """Return runs with a due turn (if ``is_running``, a running one), the most overdue first."""
         ...
 
     async def renew(self, run: str, owner: str, until: float, /) -> bool:
-        """Extend the lease of ``owner`` to ``until``, even after its end.
-
-        Return false, without taking the lease, if ``owner`` no longer has it.
-        """
+        """Extend the lease of ``owner``, even an ended one; return false if ``owner`` lost it."""
         ...
 
     async def release(self, run: str, owner: str) -> None:

@@ -1,12 +1,8 @@
 """The service that runs the calls of a server: round by round, or live while the client answers.
 
-All edges of a server share one service; each edge seals states, renders questions and maps errors
-itself. ``reading.py`` reads calls without running them.
-
-Without a store, the state carries everything, and the guarantee covers one chain of states: an
-effect that a state records does not run again from that state. A client that repeats an older state
-makes later effects run again. With a store, no effect runs again. The service repeats the round's
-reply, finds the effects of an interrupted round, and lets one worker at a time run a call.
+Without a store, a client that repeats an older state makes later effects run again. With a store,
+no effect runs again: the service repeats the round's reply, and lets one worker at a time run a
+call.
 """
 
 from __future__ import annotations
@@ -54,10 +50,9 @@ _Opened = StoredRound | UnrecordedRound
 class CallService:
     """Runs the calls of one server, for all its edges; without ``durability``, nothing is stored.
 
-    Args:
-        foreign: errors of the server's protocol that a tool may raise.
-        max_state: maximum bytes of all answers of a call.
-        max_running: maximum calls, or rounds, that may run when another call begins.
+    ``foreign`` has the errors of the server's protocol that a tool may raise, and ``max_state`` the
+    maximum bytes of all answers of a call. No new call begins while ``max_running`` calls or rounds
+    run.
     """
 
     def __init__(
@@ -86,7 +81,6 @@ class CallService:
     ) -> Journal:
         """Return the journal of a new call with an idempotency key, or of the same call again.
 
-        The call's name follows from the caller and the key: a repeated request is the same call.
         Without a store, which could compare them, the name also follows from the tool and the
         arguments.
         """
@@ -98,17 +92,13 @@ class CallService:
     async def run_round(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer], replies: Replies[R]
     ) -> Finished[Any] | R:
-        """Give ``answers`` to ``journal`` and run its next round; return the value, or the reply that asks.
-
-        Only answers to open questions count. With a store, a repeated request gets the reply of the
-        first.
+        """Run the next round of ``journal`` with ``answers``; return the value, or the reply that asks.
 
         Raises:
             InvalidTokenError: if the round was answered differently before, or the call has ended.
             OtherVersionError: if the call waits for a server with the code that started it.
-            ToolError: if the store does not answer, the answers are too long, or too many calls run
-                for another to begin; nothing is lost. Or if the state is too large for the client's
-                next request; the call is undone.
+            ToolError: if the store does not answer, the answers are too long, or too many calls run;
+                nothing is lost. Or if the state is too large for the client; the call is undone.
         """
         await self._check_running(journal)
         taken = journal.to_open(answers)
@@ -134,10 +124,7 @@ class CallService:
         return repeat_value(job.tool, journal.line, ended, self._foreign)
 
     async def hold(self, tool: Tool[Any], journal: Journal) -> None:
-        """Wait while a call sleeps, at most a round's patience, to slow its client down.
-
-        ``journal`` is the journal after the round.
-        """
+        """Wait while a call sleeps, at most a round's patience, to slow its client down."""
         if is_asleep(journal) and (until := wakes_at(journal)) is not None:
             clock = self.runtime.clock
             patience = patience_of(self.runtime, tool) or PATIENCE

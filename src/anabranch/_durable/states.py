@@ -1,8 +1,6 @@
-"""The state of a call between rounds: the part that travels with the client, and the part in the store.
+"""The state of a call between rounds: a part travels with the client, a part is in the store.
 
-A state is the text of a journal. For a large one, the client gets a reference (``@`` and JSON),
-which names the line, the round and a digest of the state. The module also names and begins lines,
-and finds a call's latest journal.
+For a large state, the client gets a reference (``@`` and JSON): the line, the round and a digest.
 """
 
 from __future__ import annotations
@@ -86,10 +84,7 @@ def is_reference(state: str) -> bool:
 
 
 async def load_reference(store: CallStore, reference: str) -> str:
-    """Return the state to which a reference points.
-
-    Raises ``ValueError`` if the store does not have the state.
-    """
+    """Return the state to which a reference points; raise ``ValueError`` without one."""
     line, number, expected = json.loads(reference.removeprefix(_REFERENCE))
     record = await store.round(line, number)
     if record is None or digest(record.state) != expected:
@@ -98,10 +93,7 @@ async def load_reference(store: CallStore, reference: str) -> str:
 
 
 async def latest_journal(store: CallStore, record: CallRecord) -> Journal:
-    """Return the latest journal of a call: its last state, and the entries of the round after it.
-
-    Raises ``ValueError`` if another release has written it.
-    """
+    """Return the latest journal of a call: its last state, and the entries of the round after it."""
     line = record.call_id
     number = await latest_number(store, line)
     before = await store.round(line, number - 1) if number else None

@@ -1,26 +1,20 @@
 """The port of the store of calls: records, and the promises of every store.
 
-``stores/`` has the implementations, ``tests/suites`` the checks that each must pass. A server also
-works without a store: then all state is in the journal that travels with the client.
+``tests/suites`` has the checks that each store must pass. Every promise concerns one call
+(``call_id``) and holds for concurrent processes: some serial order of their operations explains
+what each of them sees. Texts are opaque to the store. Times are seconds since the epoch and come
+from the caller's clock.
 
-Every promise concerns one call (``call_id``) and holds for concurrent processes: some serial order
-of their operations explains what each of them sees. Texts are opaque to the store: it returns every
-``str`` unchanged. Times are seconds since the epoch and come from the caller's clock.
-
-A write survives a crash of the process that made it, of the database and of the machine. There is
-one exception: a lease survives a crash of the database or the machine only if another write
-followed it. Work under a lease that is lost with the machine has not been recorded either.
+A write survives a crash of the process, the database and the machine. A lease survives a crash of
+the database or the machine only if another write followed it: work under a lost lease was not
+recorded either.
 
 Reading about a call that never began, or was pruned, finds nothing. Writing to it raises
 :class:`UnknownCallError`, so that no caller believes an unrecorded write.
 
-``call_states.py`` has the states of a call and the events that move it; a store moves a call in no
-other way.
-
 A worker may be suspended at any moment, and continue after another has taken over. So a write that
 only the running worker may make names the owner of its lease. The store accepts it only if that
-owner was the last to take the lease, and has not released it. An expired lease does not matter: no
-other worker has run the call.
+owner was the last to take the lease, even an expired one, and has not released it.
 """
 
 from __future__ import annotations
@@ -36,10 +30,7 @@ from anabranch._durable.engine import Processes
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """The owner of the lease on a call, and the time until which it lasts without renewal.
-
-    ``process`` is the owner's process, which the store names (:attr:`CallStore.processes`).
-    """
+    """The lease on a call: its owner, the owner's process, and its end without renewal."""
 
     owner: str
     until: float
@@ -51,26 +42,17 @@ class CallRecord:
     """A call in a store.
 
     Attributes:
-        call_id: the name of the call.
-        tool: the tool's name.
         arguments: the validated arguments as JSON text, to open the call again.
-        started: the time of its beginning.
         deadline: the time at which the call expires, unless it is continued before. While it is
             being undone, the time of the next attempt; after its end, the time from which it may be
             deleted.
-        state: the state of the call.
         principal: the caller's name at the edge; empty if unknown.
-        thread: the conversation that the call is part of; empty for none.
-        node: the node of the thread that calls the tool; empty for none.
-        version: the version of the code that started the call, or last continued it; empty if
-            unknown.
+        node: the node of the thread that calls the tool; empty for none, like ``thread``.
+        version: the version of the code that last continued the call; empty if unknown.
         failure: the recorded error with which the call has failed, as text.
-        is_stopped: whether the call is undone because it was stopped, and not because its time was
-            over.
-        asked: the time since which a user is asked; ``None`` if no user was asked when its last
-            round ended.
-        lease: the lease on the call, which may have run out. Two calls that differ only in
-            ``lease`` and ``asked`` are equal.
+        is_stopped: whether the call is undone because it was stopped, and not because it expired.
+        asked: the time since which a user is asked; ``None`` if the last round asked no user.
+        lease: the lease on the call, which may have run out.
     """
 
     call_id: str
@@ -91,16 +73,11 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """The end of one round of a call.
+    """The end of one round of a call; rounds are numbered from 0.
 
-    Attributes:
-        number: the number of the round, from 0.
-        reply: the reply, as text.
-        state: the state from which the next round starts; empty if the call has ended.
-        notes: other facts about the round, for later readers. No run reads them, and two rounds
-            that differ only in notes are equal.
-        asked: the time since which a user is asked for an answer that the call waits for, or
-            ``None``. The store keeps it only in the record of the call.
+    The ``state`` is empty if the call has ended. No run reads the ``notes``. ``asked`` is the time
+    since which a user is asked for an answer, or ``None``; the store keeps it only in the record of
+    the call.
     """
 
     number: int
@@ -112,12 +89,9 @@ class RoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRecord:
-    """An answer in the inbox of a call.
+    """An answer in the inbox of a call, ``by`` an author that the edge names; empty for the client.
 
-    Attributes:
-        text: the answer; the store does not read it.
-        by: the author of the answer, named by the edge; empty for the client itself.
-        round: the round that has taken the answer; ``None`` while none has.
+    ``round`` is the number of the round that has taken the answer.
     """
 
     text: str
@@ -130,8 +104,6 @@ class OpenedRound:
     """The record of a round, for a worker that wants to run it.
 
     Attributes:
-        call: the call of the round.
-        ended: the end of the round; ``None`` while it is open.
         entries: the entries that the round was the first to record, in order.
         answers: the answers of the round, by step: those of its client, and those from the inbox.
         entered: the steps of answers from the inbox that others than the client have given.
@@ -192,12 +164,8 @@ class CallStore(Protocol):
     ) -> list[CallRecord]:
         """Return at most ``limit`` calls, the last begun first; calls of one time by name, backwards.
 
-        Args:
-            limit: the size of a page.
-            tool: only calls of this tool.
-            states: only calls in one of these states.
-            begins: only calls whose names begin with this text.
-            after: the last call of the page before.
+        ``begins`` is the beginning of the calls' names; ``after`` is the last call of the page
+        before.
         """
         ...
 
@@ -215,28 +183,19 @@ class CallStore(Protocol):
     ) -> OpenedRound | None:
         """Open round ``number``: take the lease on the call, and the round's answers, atomically.
 
-        The result is ``None`` if another owner has the lease at ``now``; the lease is free from its
-        end on. At most one owner has it at any time. If another's lease lasts longer than
-        ``until``, the store shortens the lease to ``until``: a clock that was ahead has written it,
-        and a living owner renews it in time.
+        The result is ``None`` if another owner has the lease at ``now``. If another's lease lasts
+        longer than ``until``, the store shortens it to ``until``: a clock that was ahead has
+        written it, and a living owner renews it in time.
 
         If the round or the call has ended, the record is returned, and nothing is taken. If the
         round was opened before, it has the same answers again, and the client must have given these
         ``answers`` (:meth:`OpenedRound.was_given`). Otherwise the round takes from the inbox the
-        answers to ``asks``. The store first puts ``answers`` there, unless a step has an answer
+        answers to ``asks``, where the store first puts ``answers``, unless a step has an answer
         already. Nothing changes if the client has given other answers before, or another round has
         taken one of these steps. A round with neither answers nor entries may be opened with
         others: later records of its earlier worker are refused.
 
-        Args:
-            call_id: the call.
-            number: the number of the round.
-            owner: the owner of the lease.
-            now: the time.
-            until: the end of the lease.
-            asks: the steps with open questions.
-            answers: the client's answers to some of them.
-            new: the call to create if the store does not have it; it is then running.
+        ``new`` is the call to create, in the state ``running``, if the store does not have it.
         """
         ...
 
@@ -264,13 +223,11 @@ class CallStore(Protocol):
         deadline: float | None = None,
         now: float = -math.inf,
     ) -> dict[str, str] | None:
-        """Put answers of others than the client into the inbox; a step's earlier answer stays.
+        """Put answers of others than the client into the inbox, all or none; earlier answers stay.
 
-        All are put there, or none. A ``deadline`` later than the call's becomes the call's, even if
-        there is no answer.
-
-        Returns the texts that are there now, for the steps in ``answers``; ``None``, without any
-        write, if the call takes no answers any more, or the call's deadline is ``now`` or earlier.
+        A ``deadline`` later than the call's becomes the call's, even without an answer. Return the
+        texts that are there now, for the steps in ``answers``; ``None``, without any write, if the
+        call takes no answers any more, or the call's deadline is ``now`` or earlier.
         """
         ...
 
@@ -281,14 +238,11 @@ class CallStore(Protocol):
     async def record(
         self, call_id: str, number: int, entries: Mapping[str, str], *, given: str = ""
     ) -> dict[str, str]:
-        """Write entries of round ``number``, all or none; an earlier text for a step id stays.
+        """Write entries of round ``number``, all or none; return the texts stored now for these ids.
 
-        A stored text stays with the round that recorded it. The write needs no lease: an event that
-        has happened is recorded, even late. But if the round was opened since with other answers
-        than those of :attr:`OpenedRound.given`, the store raises ``StoreError`` and writes nothing.
-
-        Returns the texts that are stored now, for the ids in ``entries``. When this returns, they
-        survive a crash of this process and of the machine.
+        An earlier text for a step id stays, with the round that recorded it. The write needs no
+        lease: an event that has happened is recorded, even late. But if the round was opened since
+        with other answers than those of :attr:`OpenedRound.given`, the store raises ``StoreError``.
         """
         ...
 
@@ -299,8 +253,7 @@ class CallStore(Protocol):
     async def fail(self, call_id: str, error: str, owner: str) -> bool:
         """Record that the call has failed, so that its compensations run next; the first error stays.
 
-        For a call that is ``undoing`` the store writes nothing, since the reason is known. Return
-        false, without any write, if ``owner`` does not have the lease.
+        Return false, without any write, if ``owner`` does not have the lease.
         """
         ...
 
@@ -336,23 +289,21 @@ class CallStore(Protocol):
     ) -> CallRecord | None:
         """Take the lease on an open call to undo its effects; return the call.
 
-        With ``is_due``, the call's deadline must be over. Without ``is_due``, the call is marked as
-        stopped (:attr:`CallRecord.is_stopped`). The result is ``None`` if the call is not open or
-        not due, or another owner has the lease at ``now``. Another's lease is shortened as in
-        :meth:`open_round`.
+        With ``is_due``, the call's deadline must be over; otherwise the call is marked as stopped.
+        The result is ``None`` if the call is not open or not due, or another owner has the lease at
+        ``now``. Another's lease is shortened as in :meth:`open_round`.
         """
         ...
 
     async def move(
         self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
     ) -> bool:
-        """Change a call's state by an event that ends the lease of ``owner``; set a new deadline if given.
+        """Change a call's state by an event of ``ENDS_LEASE``; set a new deadline if given.
 
-        The event is one of ``raise``, ``retry``, ``leave``, ``expire`` and ``stop``. A worker that
-        leaves has not run the call: if the round that was opened last has no entries, it returns
-        its answers. Answers from the inbox stay for the next round; answers of the client are
-        deleted. Return false, without any change, if ``owner`` does not have the lease, or the
-        event does nothing in the call's state.
+        A worker that leaves has not run the call: if the round that was opened last has no entries,
+        it returns its answers. Answers from the inbox stay for the next round; answers of the
+        client are deleted. Return false, without any change, if ``owner`` does not have the lease,
+        or the event does nothing in the call's state.
         """
         ...
 
@@ -373,18 +324,11 @@ class CallStore(Protocol):
         ...
 
     async def open_calls(self) -> tuple[int, float | None, float | None]:
-        """Return the number of open calls, and the times of the earliest start and question.
-
-        The last is the start of the longest wait for a user: :attr:`CallRecord.asked` of waiting
-        calls.
-        """
+        """Return the number of open calls, and the times of the earliest start and user question."""
         ...
 
     async def prune(self, before: float, limit: int) -> int:
-        """Delete ended calls with a deadline before ``before``, the oldest first; return their number.
-
-        The deletion includes all records of these calls.
-        """
+        """Delete ended calls with a deadline before ``before``, the oldest first; return their number."""
         ...
 
     async def close(self) -> None:

@@ -1,10 +1,8 @@
 """The states of a conversation's unfinished turn, and the table of the events between them.
 
-A store has at most one such turn for each run of events, as columns next to the numbers of the
-events. A worker has a lease on the turn while it is ``running``. The methods of
-:class:`TurnRecord` are the events: each returns the next record, or raises if the table has no such
-event in the state. A store replaces a record only if it still is the one from which the next record
-was made.
+A store has at most one such turn for each run of events. The methods of :class:`TurnRecord` are the
+events, and raise if the table has no such event in the state. A store replaces a record only if it
+still is the one from which the next record was made.
 
     state      on                                                   to
     none       a message or an answer begins a turn                 running
@@ -56,14 +54,10 @@ class TurnRecord:
     """An unfinished turn in a store of run events.
 
     Attributes:
-        due: the time from which a worker looks for the turn: the end of the lease while the turn is
-            ``running``.
-        owner: the owner of the lease; empty without one.
-        process: the owner's process.
+        due: the time from which a worker looks for the turn: the end of the lease while ``running``.
         attempt: the number of workers of the turn that died or left.
         version: the version of the tools' code that the next worker must have; empty for any.
-        wakes_at: the time until which the turn waits, or has waited; 0 if it waits only for a
-            worker.
+        wakes_at: the time until which the turn waits or waited; 0 if it waits only for a worker.
     """
 
     id: str
@@ -87,11 +81,9 @@ class TurnRecord:
         return replace(on, owner=owner, process=process, due=until, version="")
 
     def left(self, due: float) -> TurnRecord:
-        """Return the record of this turn after its worker has left; another worker looks at ``due``."""
         return replace(self._on(TurnEvent.LEAVE), due=due)
 
     def asleep(self, until: float) -> TurnRecord:
-        """Return the record of this turn, waiting ``until`` a time, with no attempts counted."""
         return replace(self._on(TurnEvent.SLEEP), due=until, wakes_at=until, attempt=0)
 
     def called(self, due: float) -> TurnRecord:

@@ -1,8 +1,6 @@
 """Finds calls with unfinished compensations, and brings their next attempt forward.
 
-Such a call's undos have failed or were cut off, or the call has expired. A process that has the
-call's tool runs the undos, after the call's deadline (``expiry.py``). This module needs no tool: it
-finds such calls in the store, and moves their deadlines forward.
+This module needs no tool: a process that has the call's tool runs the undos, after the deadline.
 """
 
 from __future__ import annotations
@@ -20,14 +18,9 @@ _State: TypeAlias = Literal["undoing", "undos left", "expired"]
 class Unfinished:
     """A call whose compensations still have to run.
 
-    Attributes:
-        call: the name of the call.
-        tool: the tool, which the undoing process must have.
-        state: ``undoing`` while a process runs its undos; ``undos left`` if some have failed or
-            were cut off; ``expired`` if none has run yet.
-        due: the time of the next attempt, in seconds since the epoch.
-        version: the version of the code that started the call: the process must have it, or code
-            that takes the same way; empty if unknown.
+    ``undos left`` means that some have failed or were cut off; ``expired``, that none has run.
+    ``due`` is the time of the next attempt. The process that undoes needs the ``tool``, and code of
+    ``version`` or code that takes the same way.
     """
 
     call: str

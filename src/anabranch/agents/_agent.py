@@ -1,7 +1,4 @@
-"""An agent: a model with tools that replies in threads of the conversation tree.
-
-Between turns, the store keeps all state of an agent.
-"""
+"""An agent: a model with tools that replies in threads of the conversation tree."""
 
 from __future__ import annotations
 
@@ -243,7 +240,6 @@ class Agent:
         return await observed(around.thread.id, use_line(turn, writer))
 
     async def _resume_in(self, fork: OpenFork) -> Node:
-        """Continue the branches of ``fork``, and then the tools that have opened the branches."""
         around = await line_of(self.store, fork.caller)
         turn = _turn_in(self, around.thread, around.last)
         turn.continuation = replace(turn.continuation, within=fork.within)
@@ -368,7 +364,6 @@ class Agent:
 
 
 def with_front_end(agent: Agent, front_end: FrontEnd) -> Agent:
-    """Return ``agent`` with the tools and the context of a run's front end."""
     present = copy(agent)
     present.tools = agent.tools.with_source(FrontEndTools(front_end.tools))
     present.dependencies = replace(
@@ -385,11 +380,7 @@ async def add_reply(
     again: bool = False,
     at: Surroundings | None = None,
 ) -> Node:
-    """Store the reply to a question, or to a call of a front end's tool; return the last node below.
-
-    ``again``: a different answer starts another line, as for :meth:`Agent.answer`. ``at`` is the end
-    of the question's line, if the caller has just read the line.
-    """
+    """Store a reply to a question, whose line ends ``at`` if known; return the last node below."""
     question, around = await find_question(agent.store, question_id, at)
     turn, fork = _turn_at(agent, around)
     writer = await store_answer(turn, around, question, reply, again=again and fork is None)
@@ -399,7 +390,7 @@ async def add_reply(
 async def given_answer(
     agent: Agent, question: Node, at: Surroundings | None = None
 ) -> Given | None:
-    """Return the answer to a question, ``None`` while it is open; ``at`` is as for :func:`add_reply`."""
+    """Return the answer to a question; ``None`` while the question is open."""
     around = at or await line_of(agent.store, question)
     writer = await LineWriter.at(_turn_in(agent, around.thread, around.last).timeline, around)
     answer = writer.line.answers.get(question.id)
@@ -413,7 +404,7 @@ async def end_of(
     *,
     asleep: Container[tuple[str, str]] = (),
 ) -> PathEnd | None:
-    """Return the end of the path through a node, by default the head; ``None`` if it is missing."""
+    """Return the end of the path through a node, by default the head; ``None`` if there is none."""
     around, now = await agent.store.around(thread_id, node_id), agent.dependencies.clock.now()
     if around is None:
         return None

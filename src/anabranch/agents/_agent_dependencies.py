@@ -24,10 +24,7 @@ from anabranch.tree import Kind, Node, Ref, RefusedError, Result, TreeStore
 
 
 class Suspension:
-    """Marks one turn, or all turns, of this process as turns that another process continues.
-
-    A suspension also begins when ``is_over`` says that this process has lost the right to the turn.
-    """
+    """Marks turns that another process continues, because this process ends or loses their leases."""
 
     def __init__(self, is_over: Callable[[], bool] = lambda: False) -> None:
         self._is_over = is_over
@@ -37,12 +34,10 @@ class Suspension:
         self._begun = True
 
     def enter(self) -> None:
-        """Apply this suspension to the current task's turn, next to the agent's suspension."""
         _of_turn.set(self)
 
     @property
     def begun(self) -> bool:
-        """Whether another process continues the turn of the current task after an interruption."""
         own = _of_turn.get()
         self._begun = self._begun or self._is_over()
         if self._begun or own is None or own is self:
@@ -55,14 +50,7 @@ _of_turn: ContextVar[Suspension | None] = ContextVar("suspension of the turn", d
 
 @dataclass(frozen=True, slots=True)
 class AgentDependencies:
-    """The parts that all turns of one agent use; :class:`Agent` describes the parts that it takes.
-
-    Attributes:
-        user: ``None`` if the answers come later.
-        suspension: whether an interrupted turn is continued later, or ends.
-        run: the run to which new nodes belong, in every process; empty without one.
-        system_prompt: returns the system prompt of a request, from that of the thread.
-    """
+    """The parts that all turns of one agent use; without a ``user``, the answers come later."""
 
     store: TreeStore
     model: Model
@@ -92,12 +80,7 @@ class AgentDependencies:
         data: Mapping[str, JsonValue] | None = None,
         key: str = "",
     ) -> Node:
-        """Return a node created now and not yet stored.
-
-        In a run, the node's id follows from its place: the node above it, its kind, and a ``key``
-        if a run adds several nodes there. So the node that another process adds to that place has
-        the same id.
-        """
+        """Return an unstored node; in a run, every process derives the same id from its place."""
         blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
         place, now = (self.run, thread_id, parent_id, kind, key), self.clock.now()
         name = name_after(json.dumps(place)) if self.run else self.naming("node")
@@ -106,11 +89,7 @@ class AgentDependencies:
     async def add(
         self, nodes: Sequence[Node], results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> list[Node]:
-        """Store and report nodes; return ``nodes``, or the nodes already stored under their ids.
-
-        A node of a run is named after its place: the first node stays, and all processes continue
-        from it.
-        """
+        """Store and report ``nodes``; return them, or a run's nodes that another process stored."""
         try:
             await self.write(nodes, results, refs)
         except RefusedError:
@@ -154,11 +133,7 @@ def require_parts(where: str, store: object, model: object, capabilities: object
 
 
 def durability_of(calls: CallStore | Durability | None, trees: TreeStore) -> Durability:
-    """Return ``calls`` if it is a policy; otherwise a policy for the store, with an agent's times.
-
-    By default, the store is in the database of ``trees``. A user can answer a question again,
-    differently, since the tree has the question's state.
-    """
+    """Return ``calls`` if it is a policy; otherwise a policy for the store, with an agent's times."""
     if not isinstance(calls, Durability):
         store = open_store(trees) if calls is None else calls
         calls = Durability(store, expire_after=EXPIRE_AFTER)
@@ -166,10 +141,7 @@ def durability_of(calls: CallStore | Durability | None, trees: TreeStore) -> Dur
 
 
 def offered(asked: Capabilities, model: Model) -> Capabilities:
-    """Return the capabilities of tools: questions of ``asked``, and samples of ``model``.
-
-    A model that cannot answer every sample declares its ``capabilities``.
-    """
+    """Return the questions of ``asked``, and the samples of ``model``, as capabilities."""
     samples: Capabilities = getattr(model, "capabilities", Capabilities())
     return replace(
         asked,

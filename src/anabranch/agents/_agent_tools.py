@@ -1,8 +1,4 @@
-"""Defines the tools that an agent's model can call, and the data that a tool gets for each use.
-
-Anabranch tools fill this port in one way (:class:`~anabranch.agents._called_tool.CalledTool`);
-tools that work on the conversation itself, such as ``branch_self``, implement the port directly.
-"""
+"""Defines the tools that an agent's model can call, and the data that a tool gets for each use."""
 
 from __future__ import annotations
 
@@ -57,10 +53,7 @@ class Outcome:
 
 
 def failed(tool: str, error: Exception) -> Outcome:
-    """Return the outcome of a tool that has raised ``error``; log an unexpected error.
-
-    An error that was not raised for the model may contain secrets, so the text goes to the log.
-    """
+    """Return the outcome of ``error``; log an unexpected error, whose text may contain secrets."""
     if isinstance(error, AnabranchError) and not isinstance(error, StoreError):
         return Outcome(str(error), is_error=True)
     shown = masked(f"Error executing tool {tool}", error)
@@ -85,14 +78,7 @@ def read_input(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The questions of a tool, which the agent uses again with the answers, in any process.
-
-    Attributes:
-        state: the state from which the tool is resumed.
-        until: the time at which the tool continues with the answers so far; ``None`` if the tool
-            waits for all answers.
-        call: the stored call that asks; empty if no store has the call.
-    """
+    """The questions of a tool; at ``until``, unless ``None``, it continues with the answers so far."""
 
     asks: tuple[Ask, ...]
     state: str
@@ -102,19 +88,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AskedInBranches:
-    """The return value of a tool whose branches wait for answers; the tree has the branches' state.
-
-    The agent uses the tool again when a branch can continue, or all branches have ended.
-    """
+    """The return value of a tool whose branches wait for answers; the tree has the branches' state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asleep:
-    """The return value of a tool whose stored call sleeps ``until`` a time, in seconds since the epoch.
-
-    No task of the call is alive. The agent uses the tool again, in any process; before the time,
-    the tool returns this value again.
-    """
+    """The return value of a tool whose stored call sleeps ``until`` a time, without a task."""
 
     until: float
 
@@ -126,10 +105,8 @@ class Continuation:
     Attributes:
         user: answers questions immediately; without one, the turn ends at questions.
         within: the first nodes of the open branches that continue; ``None`` if all continue.
-        is_left: whether the user sent a message in place of answers: the tools read ``cancel`` and
-            end, and ``user`` and the model are not asked.
-        is_stopped: whether the user stopped the turn: tools that wait for no answer are undone. For
-            such a tool in a branch, the tools in all branches opened with that branch are undone.
+        is_left: whether the user sent a message in place of answers: tools read ``cancel`` and end.
+        is_stopped: whether the user stopped the turn: tools without open questions are undone.
     """
 
     user: Answerer | None = None
@@ -139,12 +116,10 @@ class Continuation:
 
     @property
     def is_over(self) -> bool:
-        """Whether the turn ends without another reply of the model when its tools have returned."""
         return self.is_left or self.is_stopped
 
     @property
     def in_branches(self) -> Continuation:
-        """The rules for this turn's branches: in a stopped turn, their questions get no answers."""
         return replace(self, user=Absent(), is_left=True) if self.is_stopped else self
 
 
@@ -165,15 +140,7 @@ class AgentTool(Protocol):
 
 @runtime_checkable
 class UsableTool(AgentTool, Protocol):
-    """A tool that a turn can use.
-
-    If ``use`` raises an :class:`~anabranch.AnabranchError` other than a ``StoreError``, the model
-    reads its message. Any other exception is logged, and the model reads only that the tool failed.
-
-    Attributes:
-        placeholder: the result of every running tool of the batch, for branches that see the
-            unfinished turn; ``None`` if the tool opens no such branches.
-    """
+    """A tool that a turn can use; branches see ``placeholder`` in place of a running tool's result."""
 
     placeholder: str | None
 
@@ -185,12 +152,8 @@ class ToolUse:
     """The data that a tool gets for one use: its input, the conversation, and earlier answers.
 
     Attributes:
-        caller: the node of the reply that has ``block``.
-        answered: the questions of the tool's last round, with the answers; ``None`` in the first
-            round.
         side_usage: usage of requests outside the thread; stored with the next node of the tools.
         record: stores an outcome before the tool returns, in case it never does.
-        path: the path to the caller.
     """
 
     block: ToolUseBlock
@@ -205,11 +168,10 @@ class ToolUse:
 
     @property
     def depth(self) -> int:
-        """The number of branches around the node that calls the tool."""
         return sum(node.kind == "branch" for node in self.path.nodes)
 
     async def open_branches(self, count: int) -> None:
-        """Count ``count`` branches that the tool is about to open, within the limits of the turn."""
+        """Count branches before the tool opens them."""
         name, most = self.block.name, self.timeline.dependencies.limits.max_depth
         if self.depth >= most:
             raise ToolError(

@@ -34,14 +34,7 @@ async def store_answer(
 ) -> LineWriter:
     """Store an answer to a question; return a writer at the last node below the answer.
 
-    ``around`` are the surroundings of a node on the line of the question, not above it. ``again``: a
-    different answer starts another line.
-
-    Raises:
-        QuestionAnsweredError: if the question has another answer, and ``again`` is false.
-        QuestionExpiredError: if the question's time is over, and either no answer is stored or
-            ``again`` is false; or if the call of an unanswered question has ended.
-        ToolError: if the question is closed, or the agent lacks the question's tool.
+    ``around`` is on the line of the question. ``again``: a different answer starts another line.
     """
     dependencies = turn.timeline.dependencies
     writer = await LineWriter.at(turn.timeline, around)
@@ -60,11 +53,7 @@ async def store_answer(
 
 
 async def _hold_call(dependencies: AgentDependencies, question: Node, round_: AskedRound) -> None:
-    """Extend the deadline of the call that asked, if this answer lets the call continue.
-
-    Raises:
-        QuestionExpiredError: if the call has ended, or its time is over.
-    """
+    """Extend the deadline of the call that asked, if this answer lets the call continue."""
     others = [each for each in round_.unanswered if each.id != question.id]
     waits = bool(others) and round_.until == math.inf
     until, now = -math.inf if waits else round_.until, dependencies.clock.now()
@@ -83,7 +72,7 @@ async def end_below(turn: Turn, writer: LineWriter) -> Node | None:
 
 
 def check_unasked(line: BatchLine) -> None:
-    """Check that no tool without a result has asked a question here: it would start again."""
+    """Check that no tool would start again after it has asked."""
     for use in line.unfinished:
         if (round_ := line.rounds.get(use.id)) is not None:
             question = round_.questions[-1]
@@ -94,11 +83,7 @@ def check_unasked(line: BatchLine) -> None:
 
 
 async def line_at_head(store: TreeStore, thread_id: str, node_id: str) -> Surroundings | None:
-    """Return the last node of the questions and answers that a node belongs to, with its path.
-
-    Of several lines, the function takes the line at the thread's head. Returns ``None`` if the node
-    does not exist.
-    """
+    """Return the end of the questions and answers around a node: of several lines, that at the head."""
     head = await store.around(thread_id)
     ids = [] if head is None else [node.id for node in head.nodes]
     if head is None or node_id not in ids:
@@ -113,7 +98,6 @@ async def line_at_head(store: TreeStore, thread_id: str, node_id: str) -> Surrou
 async def find_question(
     store: TreeStore, question_id: str, at: Surroundings | None = None
 ) -> tuple[Node, Surroundings]:
-    """Return a question, and the path to the last node of the questions and answers around it."""
     known = () if at is None else at.nodes
     question = next((each for each in known if each.id == question_id), None)
     if at is not None and question is not None:
@@ -125,7 +109,6 @@ async def find_question(
 
 
 async def line_of(store: TreeStore, node: Node) -> Surroundings:
-    """Return the same as :func:`line_at_head`; a node that does not exist is an error."""
     around = await line_at_head(store, node.thread_id, node.id)
     return around or await surroundings_of(store, node)
 

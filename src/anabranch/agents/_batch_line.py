@@ -1,8 +1,6 @@
 """One line of a tool batch: the node that calls tools, and the questions and answers below it.
 
-A line has all that any process needs to continue the batch: the results of tools, the questions of
-each tool's last round, and their answers. A second, different answer to a question starts another
-line. Both lines share the nodes above that answer.
+A different answer to a question starts another line, which shares the nodes above the answer.
 """
 
 from __future__ import annotations
@@ -29,10 +27,7 @@ from anabranch.tree import ASIDE, Node, Path, Result, is_placeholder
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRound:
-    """The state of a call when it asked, and the answers, by step, with which the call continues.
-
-    ``in_time``: the answers were stored before a sleep next to the questions ended.
-    """
+    """The state of a call when it asked, and its answers by step; ``in_time`` before a sleep ended."""
 
     state: str
     answers: Mapping[str, Answer]
@@ -48,7 +43,6 @@ class AskedRound:
 
     @property
     def id(self) -> str:
-        """The id of the round's first question, which names the round."""
         return self.questions[0].id
 
     @property
@@ -61,7 +55,6 @@ class AskedRound:
 
     @property
     def is_returned(self) -> bool:
-        """Whether the front end has returned the result of this call."""
         answer = self.answers.get(self.id)
         return answer is not None and isinstance(reply_of(answer), FrontEndResult)
 
@@ -87,9 +80,7 @@ class AskedRound:
 
 
 class BatchLine:
-    """One line of a tool batch: ``nodes[0]`` calls tools; their questions and answers follow.
-
-    ``above`` are the nodes from a root to the node before ``nodes[0]``.
+    """One line of a tool batch: ``nodes[0]`` calls tools, and ``above`` are the nodes before it.
 
     Attributes:
         rounds: the last round that each tool has asked in, by tool use.
@@ -126,7 +117,6 @@ class BatchLine:
 
     @classmethod
     def read(cls, path: Path) -> BatchLine | None:
-        """Return the tool batch at the end of ``path``, ``None`` if no tool batch is there."""
         first = len(path.nodes) - 1
         while first > 0 and path.nodes[first].kind in ASIDE:
             first -= 1
@@ -171,15 +161,11 @@ class BatchLine:
         return question.id not in self.answers and self.round_of(question).until <= now
 
     def has_returned(self, use_id: str) -> bool:
-        """Whether the tool has a result other than a placeholder."""
         found = self.result(use_id)
         return found is not None and not is_placeholder(found)
 
     def result(self, use_id: str) -> Result | None:
-        """Return the result of a tool on this line; ``None`` before the tool returns.
-
-        A result above an answer that starts a line of the tool's call belongs to another line.
-        """
+        """Return the result of a tool on this line, not one above an answer that starts the line."""
         asked = {node.id for node in self.nodes if node.data.get("tool_use_id") == use_id}
         for node in reversed(self.nodes):
             found = self._results.get((node.id, use_id))
@@ -189,7 +175,6 @@ class BatchLine:
         return None
 
     def has_begun(self, use_id: str) -> bool:
-        """Whether the tool has asked a question, or has a result or a placeholder."""
         return self.round_id(use_id) is not None or self.result(use_id) is not None
 
     def round_id(self, use_id: str) -> str | None:
@@ -200,15 +185,11 @@ class BatchLine:
         return BatchLine(self.nodes[:length], self._results, self._above)
 
     def holder(self, use_id: str) -> Node:
-        """Return the node that stores a tool's result: the tool's last answer, or the caller.
-
-        So a result is visible on the lines that share this answer, and on no other line.
-        """
+        """Return the node whose lines alone see a tool's result: its last answer, or the caller."""
         round_ = self.rounds.get(use_id)
         return self.caller if round_ is None else list(round_.answers.values())[-1]
 
 
 def result_at(path: Path, tool_use_id: str) -> Result | None:
-    """Return the last result of a tool on ``path``; ``None`` if the tool has none there."""
     held = (path.results.get((node.id, tool_use_id)) for node in reversed(path.nodes))
     return next((each for each in held if each is not None), None)

@@ -1,8 +1,4 @@
-"""Reads from the conversation tree how far the branches below a tool use have come.
-
-Any process can continue a branch from its nodes. Messages and different answers that a user adds
-below those nodes do not belong to the branch.
-"""
+"""Reads from the conversation tree how far the branches below a tool use have come."""
 
 from __future__ import annotations
 
@@ -49,11 +45,7 @@ class BranchOutcome:
 
 
 class BranchProgress:
-    """The branches among ``nodes`` with their results; ``nodes`` list parents before children.
-
-    ``asleep`` names the tool uses that wait for a time, each after the node that calls it. No tool
-    waits for a question whose time is over ``now``.
-    """
+    """The branches among ``nodes``, parents first; ``asleep`` are sleeping uses after their callers."""
 
     def __init__(
         self,
@@ -80,7 +72,6 @@ class BranchProgress:
         asleep: Container[tuple[str, str]] = (),
         now: float = 0.0,
     ) -> BranchProgress:
-        """Read the branches that the tools of ``caller`` have opened; ``children`` are the caller's, if read."""
         known = await store.children(caller.id) if children is None else children
         if not any(node.kind == "branch" for node in known):
             return cls((), {}, asleep, now)
@@ -88,7 +79,6 @@ class BranchProgress:
         return cls(tree.nodes, tree.results, asleep, now)
 
     def opened(self, caller: Node, tool_use_id: str) -> list[Node]:
-        """Return the first nodes of the branches that one tool use has opened."""
         return [
             node
             for node in self._below.get(caller.id, ())
@@ -117,7 +107,6 @@ class BranchProgress:
         return next(whole, None) or next(failed, None)
 
     def outcome(self, start: Node) -> BranchOutcome | None:
-        """Return how a branch ended; ``None`` for an open branch."""
         path = self.path(start)
         end, works = path[-1], start.data.get(ALLOW_WORK, True)
         if end.kind != "assistant" or (end.tool_uses and works):
@@ -137,7 +126,6 @@ class BranchProgress:
         return has_returned or self.outcome(start) is not None
 
     def waits(self, start: Node) -> bool:
-        """Whether a branch waits for an answer or for the end of another branch."""
         before = str(start.data.get(BEFORE, ""))
         siblings = self._below.get(start.parent_id or "", [])
         if any(each.id == before and self.outcome(each) is None for each in siblings):
@@ -150,16 +138,12 @@ class BranchProgress:
     def going(
         self, starts: Iterable[Node], within: frozenset[str] | None, *, is_asked: bool
     ) -> list[Node]:
-        """Return those of ``starts`` whose branches can continue now and are in ``within``.
-
-        Questions make a branch wait unless a user ``is_asked`` immediately.
-        """
+        """Return the ``starts`` that continue now; questions hold up a branch unless ``is_asked``."""
         chosen = [each for each in starts if within is None or each.id in within]
         open_now = [each for each in chosen if self.outcome(each) is None]
         return [each for each in open_now if is_asked or not self.waits(each)]
 
     def can_continue(self, line: BatchLine) -> bool:
-        """Whether a tool of ``line``, or its branch, can continue without another answer."""
         return any(
             self._is_ready(line, use.id)
             for use in line.unfinished
@@ -188,7 +172,6 @@ class BranchProgress:
         return [inner for inner in lines if inner is not None]
 
     def line(self, start: Node) -> BatchLine | None:
-        """Return the tool batch at the end of a branch, ``None`` if there is none."""
         return BatchLine.read(Path(tuple(self.path(start)), self._results))
 
 
@@ -197,13 +180,10 @@ class PathEnd:
     """The end of a path: its open questions, and whether its tools or branches can continue.
 
     Attributes:
-        can_continue: whether a tool, or a branch of one, can continue now, without another answer.
         is_unread: whether all tools have returned, and the model has not read their results yet.
         questions: the open questions, in the order of the line; then the questions in branches.
-        until: the time at which the first of their tools continues without an answer; for most
-            tools, never.
-        is_cut_off: whether a tool has neither returned nor asked: the tool sleeps, never began, or
-            has branches.
+        until: the time at which the first of their tools continues without an answer.
+        is_cut_off: whether a tool has not asked: the tool sleeps, never began, or has branches.
     """
 
     around: Surroundings
@@ -221,7 +201,6 @@ class PathEnd:
         asleep: Container[tuple[str, str]] = (),
         now: float = 0.0,
     ) -> PathEnd:
-        """Read the end of a path, and the branches below; the parameters are as of :class:`BranchProgress`."""
         line = BatchLine.read(around)
         if line is None:
             return cls(around)
@@ -238,30 +217,22 @@ def _waiting(line: BatchLine) -> list[AskedRound]:
 
 
 _CUT = frozenset({"error", INTERRUPTED})
-"""Why a reply is not whole."""
 
 
 def said_in(path: Sequence[Node]) -> str:
-    """Return the text of the last reply with a text on a path."""
     texts = (node.text for node in reversed(path) if node.kind == "assistant")
     return next((text for text in texts if text), "")
 
 
 @dataclass(frozen=True, slots=True)
 class OpenFork:
-    """The open branches that contain a node.
-
-    Attributes:
-        caller: the node whose tools opened the outermost of the branches.
-        within: the first nodes of the branches between ``caller`` and the node.
-    """
+    """The branches between ``caller``, whose tools opened the outermost, and a node."""
 
     caller: Node
     within: frozenset[str]
 
 
 def open_fork(path: Path) -> OpenFork | None:
-    """Return the open branches that contain the end of ``path``; ``None`` outside of branches."""
     nodes = path.nodes
     said = [at for at, node in enumerate(nodes) if is_said(node)]
     for at in range(said[-1] + 1 if said else 1, len(nodes)):

@@ -1,8 +1,4 @@
-"""Runs branches, at the same time or one after the other.
-
-The branches share the limits of the turn that opens them and nothing else. A failure in one is
-recorded on that branch, in words that a model and a user can read, and does not affect the others.
-"""
+"""Runs branches, at the same time or in order; a failure in one does not affect the others."""
 
 from __future__ import annotations
 
@@ -33,12 +29,7 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 @dataclass(frozen=True, slots=True)
 class BranchPath:
-    """The nodes of a branch so far.
-
-    Attributes:
-        whole: the whole path to the last node; ``None`` if the path was not read.
-        messages: the whole path as messages, if the branch begins now.
-    """
+    """The nodes of a branch so far; for a new branch, also the whole path and its messages."""
 
     nodes: Sequence[Node]
     whole: Path | None = None
@@ -46,7 +37,6 @@ class BranchPath:
 
 
 def new_branches(path: Path, starts: Sequence[Node]) -> list[BranchPath]:
-    """Return the paths of new branches after ``path``; the messages of ``path`` are made once."""
     each = zip(starts, project_each(path.nodes, starts, path.results), strict=True)
     return [BranchPath([start], longer_path(path, [start]), known) for start, known in each]
 
@@ -71,19 +61,12 @@ async def run_branches(
 
     Args:
         turn: the turn that opens the branches; its limits apply.
-        paths: the branches, each from the node of its prompt; a branch that began earlier continues
-            from its last node.
-        outcomes: receives each branch's outcome as soon as the branch ends or waits, by the id of
-            its first node. After an interruption, ``outcomes`` has the branches that had ended.
+        paths: the branches; a branch that began earlier continues from its last node.
+        outcomes: receives each outcome by the branch's first node, also before an interruption.
         work: run each branch until it calls no more tools, instead of one reply.
-        parallel: run the branches concurrently. Otherwise each branch starts when the one before
-            has ended.
+        parallel: run the branches concurrently, instead of one after the end of the other.
         working: the branch of folding in which the branches work, if it differs from the turn's.
         meanwhile: jobs to run at the same time.
-
-    Raises:
-        OtherVersionError, UnreachableError: if only other code, or only a later turn, can continue
-            a branch; the other branches have run as far as possible.
     """
     elsewhere: list[AnabranchError] = []
 
@@ -138,7 +121,6 @@ async def _report(turn: Turn, outcome: BranchOutcome) -> None:
 
 
 async def _running(turn: Turn, path: BranchPath, *, work: bool) -> Node:
-    """Start a branch, or continue it at its last node; return the new last node."""
     dependencies, nodes = turn.timeline.dependencies, path.nodes
     if len(nodes) > 1:
         around = await surroundings_of(dependencies.store, nodes[-1])
@@ -153,7 +135,6 @@ async def _running(turn: Turn, path: BranchPath, *, work: bool) -> Node:
 
 
 async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
-    """Wait for ``work`` until the branch's deadline, or until the turn's limit for a branch."""
     clock, working = turn.timeline.dependencies.clock, turn.timeline.branch_of_folding
     timeout = turn.timeline.dependencies.limits.timeout
     seconds = math.inf if timeout is None else timeout
@@ -171,7 +152,7 @@ async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
 
 
 async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutcome:
-    """Ask the model of a branch over its ``limit`` for a summary; a failure is the outcome."""
+    """Ask the model of a branch over its ``limit`` for a summary."""
     timeline, working = turn.timeline, turn.timeline.branch_of_folding
     last = timeline.last_added
     if last is None:  # the branch has done nothing that a summary could report
@@ -212,7 +193,6 @@ async def _record_failure(turn: Turn, start: Node, error: Exception) -> BranchOu
 
 
 def _message(error: Exception) -> str:
-    """Return an error's text for users; log an unexpected error, and return its type."""
     if isinstance(error, AnabranchError | ModelError):
         return str(error)
     logger.error("a branch has failed", exc_info=error)

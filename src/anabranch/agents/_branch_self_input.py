@@ -65,7 +65,6 @@ SPEC: ToolSpec = ToolSpec(
 
 
 def _prompts(value: object) -> object:
-    """Return the list of prompts that a string contains; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -83,7 +82,6 @@ def _prompts(value: object) -> object:
 
 
 def _begins_a_list(text: str) -> bool:
-    """Whether ``text`` looks like a list: a quoted item, then a comma or the end of a list."""
     begins = re.match(r"""[\[(]\s*["']""", text) is not None
     whole = text[:1] == "[" and (text[-1:] == "]" or "]" not in text)
     return begins and (whole or _FIRST_ITEM.match(text) is not None)
@@ -120,7 +118,6 @@ class BranchSelfInput(BaseModel):
 
 
 def read_prompts(arguments: Mapping[str, Any], max_prompts: int) -> BranchSelfInput:
-    """Return the validated input of ``branch_self``; a ``ToolError`` shows how to call the tool."""
     read = read_input(BranchSelfInput, arguments, SPEC.name, USAGE)
     if len(read.prompts) > max_prompts:
         raise ToolError(
@@ -136,7 +133,7 @@ EXCERPT = 200
 
 @dataclass(frozen=True, slots=True)
 class EndedBranch:
-    """A branch with its name, its prompt, and its outcome; an open branch has no outcome."""
+    """A branch for the summary; an open branch has no outcome."""
 
     name: str
     prompt: str
@@ -144,7 +141,6 @@ class EndedBranch:
 
     @property
     def answer(self) -> str:
-        """The branch's text, marked as incomplete after a failure; empty without a text."""
         outcome = self.outcome
         if outcome is None:
             return ""

@@ -1,8 +1,6 @@
 """``branch_self``: the tool with which a model forks itself into branches and reads their answers.
 
-Each branch is a child of the node that called the tool. While the branches run, each of them sees
-that call with a placeholder as its result: without the placeholder, the model would fork again.
-From the next message on, every branch sees the summary.
+Without the placeholder that each branch sees as the call's result, the model would fork again.
 """
 
 from __future__ import annotations
@@ -48,8 +46,6 @@ def BranchSelf(  # noqa: N802 - an author gives it to an agent as Folding() and 
 
 
 class BranchSelfTool:
-    """The tool ``branch_self``, which :func:`BranchSelf` makes."""
-
     spec: ToolSpec = SPEC
     placeholder: str | None = PLACEHOLDER
 
@@ -62,10 +58,6 @@ class BranchSelfTool:
         return self.spec.name
 
     async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
-        """Open the branches, run them, and return a summary of their outcomes.
-
-        Branches that this tool use opened before continue from their nodes.
-        """
         dependencies = here.timeline.dependencies
         progress = await here.branches()
         if starts := progress.opened(here.caller, here.block.id):
@@ -106,8 +98,6 @@ class BranchSelfTool:
 
 @dataclass(frozen=True, slots=True)
 class _Fork:
-    """The branches that one use of ``branch_self`` opened, with their names and outcomes so far."""
-
     here: ToolUse
     wanted: BranchSelfInput
     starts: Sequence[Node]
@@ -128,14 +118,12 @@ class _Fork:
         return [BranchPath(progress.path(start)) for start in going]
 
     async def has_ended(self) -> bool:
-        """Whether all branches have ended, in this process or in another."""
         if going := [start for start in self.starts if self._outcome(start) is None]:
             progress = await self.here.branches()
             self.outcomes.update({s.id: found for s in going if (found := progress.outcome(s))})
         return all(self._outcome(start) for start in self.starts)
 
     async def run(self, paths: Iterable[BranchPath]) -> None:
-        """Run the branches of ``paths``, and look up the names of all branches at the same time."""
         here = self.here
         await run_branches(
             Turn(here.timeline, here.tools, here.continuation.in_branches),
@@ -167,7 +155,6 @@ class _Fork:
         await self.here.record(await self.interrupted())
 
     async def _name(self) -> None:
-        """Look up the names of the branches, which never change, in the whole thread."""
         timeline = self.here.timeline
         tree = await timeline.dependencies.store.tree(timeline.thread.id)
         self.names.update(name_branches(tree.nodes).of)

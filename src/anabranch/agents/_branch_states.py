@@ -1,8 +1,4 @@
-"""The description, state and conclusion of each branch of a thread, for display.
-
-All three come from the tree. The tree does not record whether a process works on a branch: a branch
-that waits for no answer is ``running``.
-"""
+"""The state of each branch for display; ``running`` includes branches that no process works on."""
 
 from __future__ import annotations
 
@@ -24,11 +20,7 @@ WAITS: State = "waits for you"
 
 @dataclass(frozen=True, slots=True)
 class ShownBranch:
-    """A branch for display.
-
-    The branch waits if a tool in the branch, or in a nested one, has asked. ``conclusion`` is
-    ``None`` before the branch's end.
-    """
+    """A branch for display; ``conclusion`` is ``None`` before the branch's end."""
 
     description: str
     state: State
@@ -36,7 +28,6 @@ class ShownBranch:
 
 
 def branch_around(path: Path) -> Node | None:
-    """Return the first node of the innermost branch that contains the end of a path, or ``None``."""
     for node in reversed(path.nodes):
         if node.kind == "branch" or is_said(node):
             return node if node.kind == "branch" else None
@@ -44,7 +35,6 @@ def branch_around(path: Path) -> Node | None:
 
 
 def branches_in(tree: Tree) -> Mapping[str, ShownBranch]:
-    """Return the branches of a thread for display, by the ids of their first nodes."""
     progress = BranchProgress(tree.nodes, tree.results)
     known = {node.id: node for node in tree.nodes}
     waiting: set[str] = set()
@@ -63,7 +53,6 @@ def branches_in(tree: Tree) -> Mapping[str, ShownBranch]:
 
 
 def _ended(start: Node, caller: BatchLine, progress: BranchProgress) -> ShownBranch:
-    """Return a branch without open questions for display; a folded branch ends with its tool."""
     use_id = str(start.data.get("tool_use_id"))
     result = caller.result(use_id) if caller.has_returned(use_id) else None
     if BRANCH_ID in start.data and result is not None:
@@ -79,7 +68,6 @@ def _ended(start: Node, caller: BatchLine, progress: BranchProgress) -> ShownBra
 
 
 def transcript_of(path: Path, start: Node) -> str:
-    """Return the transcript of a branch up to the end of ``path``, without the branch's task."""
     end = path.nodes[-1]
     if end.id == start.id:
         return ""

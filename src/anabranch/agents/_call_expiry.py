@@ -1,7 +1,4 @@
-"""Expiry of an agent's calls: undoes the effects of a tool whose question gets no answer in time.
-
-The reaper of ``_durable`` runs the undos; this module tells the reaper about the conversation.
-"""
+"""Undoes the effects of an agent's tool whose question gets no answer in time."""
 
 from __future__ import annotations
 
@@ -33,7 +30,6 @@ def runtime_at(dependencies: AgentDependencies, thread: Thread | None, above: Pa
 
 
 async def runtime_of(store: TreeStore, record: CallRecord) -> Runtime | None:
-    """Return the runtime of a recorded call; ``None`` if its conversation is deleted."""
     if not record.node:
         return Runtime()
     caller = await store.node(record.node)
@@ -59,12 +55,7 @@ async def keep_open(
     *,
     now: float = -math.inf,
 ) -> bool:
-    """Extend a call's deadline from now, or from ``until``; return false if the call is over.
-
-    A call whose time is over ``now`` counts as over, and a call that no store has, for example a
-    call of another server, as open. This function, the reaper and a stop all change the call's row;
-    the first change decides.
-    """
+    """Extend a call's deadline; return whether the call is open, as is a call that no store has."""
     begins = until if until < math.inf else dependencies.clock.now()
     store, deadline = dependencies.calls.store, begins + LONGEST_WAIT
     try:
@@ -76,7 +67,6 @@ async def keep_open(
 async def end_calls(
     dependencies: AgentDependencies, tools: dict[str, Tool[Any]]
 ) -> list[CallRecord]:
-    """End all open calls and undo their effects; return the calls that could not be ended."""
     reaper, store = reaper_of(dependencies, tools), dependencies.calls.store
     left, last = list[CallRecord](), None
     while True:

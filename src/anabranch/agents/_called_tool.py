@@ -1,8 +1,6 @@
 """An anabranch tool as a tool of an agent: its call runs round by round, and waits in the store.
 
-A round ends when the tool has returned, or when its result depends on open answers alone. Then no
-task of the call is alive: its questions become nodes of the tree, with the journal from which the
-next round resumes the call. The agent's model answers the tool's samples.
+Between rounds no task is alive: the questions become nodes of the tree, with the call's journal.
 """
 
 from __future__ import annotations
@@ -40,15 +38,7 @@ _OVER = (
 
 
 class CalledTool:
-    """A tool of an agent that calls the anabranch tool ``tool``.
-
-    :class:`Capabilities` explains ``concurrent_elicits`` and ``elicits_in_branches``.
-
-    Attributes:
-        on_error: returns the outcome of a call that has raised an error. By default, the text of an
-            unexpected error goes to the log alone.
-        is_versioned: whether only the code that started a call can continue the call.
-    """
+    """Calls an anabranch tool; ``is_versioned``: only the code that started a call can continue it."""
 
     placeholder: str | None = None
     is_versioned: bool = True
@@ -73,18 +63,7 @@ class CalledTool:
         return self.tool.name
 
     async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
-        """Run the call's next round; the first use of a tool starts the call.
-
-        The round replays the record of earlier rounds. An interruption undoes the call's effects
-        and ends the call, unless the agent's turns are suspended. If the agent has a ``user``, the
-        method waits while the call sleeps. An error of the call becomes an outcome; an unexpected
-        error is logged with the call's name.
-
-        Raises:
-            ToolError: if the call cannot be continued.
-            OtherVersionError: if only the code that started the call can continue it.
-            UnreachableError: if the store of calls does not answer.
-        """
+        """Run the call's next round; an interruption undoes the call unless the turns are suspended."""
         dependencies = here.timeline.dependencies
         try:
             job = self._job(here)
@@ -182,7 +161,6 @@ class CalledTool:
             logger.exception("the interrupted tool %r could not be ended", self.name)
 
     async def _undone(self, here: ToolUse, journal: Journal) -> Outcome:
-        """Undo the effects of a stopped call; return an interrupted tool's outcome."""
         dependencies, store = here.timeline.dependencies, here.timeline.dependencies.calls.store
         is_ended = await reaper_of(dependencies, {self.name: self.tool}).end(journal.line)
         if not is_ended and here.continuation.is_over:
@@ -195,12 +173,6 @@ class CalledTool:
 
 
 async def check_version(here: ToolUse) -> None:
-    """Check that the open call, if there is one, was started by this version of the code.
-
-    Raises:
-        OtherVersionError: if other code started the call, and the call is open.
-        ToolError: if another release of this library has stored the call.
-    """
     dependencies = here.timeline.dependencies
     line = _call_id(here) if here.answered is None else _loaded(here.answered).line
     record = await dependencies.calls.store.find(line)
@@ -211,7 +183,6 @@ async def check_version(here: ToolUse) -> None:
 
 
 def _opened(here: ToolUse) -> tuple[Journal, Mapping[str, Answer]]:
-    """Return the journal of a new or stored call, and the answers for its next round."""
     answered = here.answered
     if answered is None:
         runtime = Runtime(clock=here.timeline.dependencies.clock)
@@ -229,8 +200,6 @@ def _loaded(answered: AnsweredRound) -> Journal:
 
 
 class _Resumable:
-    """The edge of an agent's calls: ends a round with the questions, which the store keeps."""
-
     kind = "agent"
 
     def make(self, asks: tuple[Ask, ...], state: str) -> Asked:
@@ -248,11 +217,7 @@ _RESUMABLE = _Resumable()
 
 @dataclass(frozen=True, slots=True)
 class _TurnModel:
-    """The agent's model, which answers a tool's samples within the limits of the turn.
-
-    The call has a separate account. This class reserves the samples' tokens in the turn's account,
-    where a request can wait for other requests of the turn. The call can record a refusal.
-    """
+    """The agent's model, which answers a tool's samples from the turn's account, not the call's."""
 
     here: ToolUse
 
@@ -264,6 +229,5 @@ class _TurnModel:
 
 
 def _call_id(here: ToolUse) -> str:
-    """Return the id of the call for a tool use, which is the same in every process."""
     place = f"{here.caller.id}/{here.block.id}"
     return f"call_{blake2b(place.encode('utf-8', 'surrogatepass'), digest_size=9).hexdigest()}"

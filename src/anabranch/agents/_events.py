@@ -1,8 +1,4 @@
-"""Events that an agent sends to its listener, such as a terminal or a web page, during a turn.
-
-The agent sends each event once. The tree is the record: it has every node that an event reports. A
-:data:`Writer` may store the events of nodes and results in the transaction that adds them.
-"""
+"""Events that an agent sends once to its listener, such as a terminal or a web page, during a turn."""
 
 from __future__ import annotations
 
@@ -126,8 +122,6 @@ async def ignore_event(event: Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Nodes, results and refs to store together, with the events that report them."""
-
     nodes: Sequence[Node]
     results: Sequence[Result]
     refs: Sequence[Ref]
@@ -139,5 +133,4 @@ Writer: TypeAlias = Callable[[TreeStore, Addition], Coroutine[Any, Any, None]]
 
 
 async def store_nodes(store: TreeStore, added: Addition) -> None:
-    """Store the nodes, results and refs of ``added``, without reporting its events."""
     await store.append(added.nodes, results=added.results, refs=added.refs)

@@ -1,8 +1,4 @@
-"""Sends prompts in several branches of a conversation, and combines the answers.
-
-Flows are functions over an agent and a thread. Flows add ordinary nodes, from which a user can
-continue, and do not move the thread's head.
-"""
+"""Sends prompts in several branches of a conversation without moving its head."""
 
 from __future__ import annotations
 
@@ -108,6 +104,5 @@ async def _say_at_each(
 
 
 def _prompt(navigator: Navigator, node: Node) -> str:
-    """Return the prompt of an answer: the text of the nearest prompt above ``node``."""
     path = reversed(navigator.path(node.id))
     return next((each.text for each in path if each.kind in {"user", "branch"}), "")

@@ -83,7 +83,6 @@ def spec_of(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
 
 
 def last_return(node: Node) -> ReturnInput | None:
-    """Return the input of ``branch_return`` in a reply, ``None`` without a valid one."""
     for use in node.tool_uses:
         if use.name == BRANCH_RETURN and use.malformed is None:
             with suppress(ToolError):
@@ -116,21 +115,18 @@ def _note(item: InjectedItem) -> dict[str, str]:
 
 
 def so_far(outcome: BranchOutcome, returning: ReturnInput | None) -> str | None:
-    """Return the partial result of a branch: the message of ``branch_return``, or its last text."""
     if returning is not None and returning.message.strip():
         return returning.message
     return outcome.partial.strip() or None
 
 
 def done_last(done: str) -> str | None:
-    """Return the end of the transcript ``done``, for a branch whose model wrote no text."""
     if not done.strip():
         return None
     return f"(It has said nothing. The end of what was done:)\n{done[-DONE:].strip()}"
 
 
 def seen_outside(branch: Branch) -> Outcome:
-    """Return the tool result of a closed branch: its message, or why it has none."""
     if branch.status == "completed" and branch.error is None:
         return Outcome(branch.result or "")
     how = f"This branch was ended before it returned: {branch.error}"

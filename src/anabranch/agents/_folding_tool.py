@@ -1,10 +1,4 @@
-"""``Folding``: an agent does a subtask in a branch, and returns with the conclusion.
-
-From ``branch_create`` to ``branch_return`` the model works on the branch's path, which begins with the
-conversation so far. The path that called ``branch_create`` has the call and, as its result, the
-returned message; the nodes of the branch stay in the tree. Several calls in one reply open several
-branches at the same time.
-"""
+"""``Folding``: an agent does a subtask in a branch, and returns with the conclusion."""
 
 from __future__ import annotations
 
@@ -85,8 +79,6 @@ class Folding:
 
 
 class _Create(FoldingTool):
-    """The tool ``branch_create``: opens a branch, and returns the conclusion of its subtask."""
-
     placeholder: str | None = PLACEHOLDER
 
     def __init__(self, branches: BranchService) -> None:
@@ -104,15 +96,6 @@ class _Create(FoldingTool):
         )
 
     async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
-        """Open the branch, let the model work in the branch, and return the branch's message.
-
-        A branch that this tool use opened before continues from its nodes.
-
-        Raises:
-            FoldingError: if the branch cannot be created, or was in the memory of a process that
-                has ended.
-            ToolError: if the input is invalid, or the turn may open no more branches.
-        """
         wanted = read_input(CreateInput, here.block.input, self.name)
         tools = _chosen(here.tools, wanted.tools)
         progress = await here.branches()
@@ -179,7 +162,6 @@ class _Create(FoldingTool):
 
     @asynccontextmanager
     async def _closing(self, here: ToolUse, working: WorkingBranch) -> AsyncGenerator[None]:
-        """Close the branch if the block fails or is interrupted, unless turns are suspended."""
         try:
             yield
         except ELSEWHERE:
@@ -193,7 +175,6 @@ class _Create(FoldingTool):
             raise
 
     async def _ended(self, here: ToolUse, working: WorkingBranch, outcome: BranchOutcome) -> Branch:
-        """Close a branch that ended without ``branch_return``; return the branch's record."""
         branches = working.service
         ended_at = await here.timeline.dependencies.store.path(outcome.end.id)
         done = transcript_of(ended_at, outcome.start)
@@ -219,7 +200,6 @@ class _Create(FoldingTool):
 def _chosen(
     tools: Mapping[str, UsableTool], names: Sequence[str] | None
 ) -> Mapping[str, UsableTool]:
-    """Return the tools of a branch: the chosen ones, and the tools of folding."""
     if names is None:
         return tools
     if unknown := [name for name in names if name not in tools]:

@@ -1,9 +1,6 @@
-"""The tools that the front end of a run offers, and the context that it gives to the model.
+"""The tools and the context of a run's front end; a call of such a tool waits like a question.
 
-Both belong to one run. The model reads descriptions of the front end's tools. A call of such a tool
-waits like a question: the turn ends, the tree has the node of the call, and no process has to be
-alive. The front end returns the answer, which needs no definition of the tool: the run that brings
-the result may offer other tools. The context is data next to the conversation, and part of no message.
+The answer needs no definition of the tool: the run that brings it may offer other tools.
 """
 
 from __future__ import annotations
@@ -36,25 +33,19 @@ class ContextEntry(Shape):
 
 
 class FrontEnd(Shape):
-    """The tools and the context that the front end of a run sends with its message."""
-
     tools: tuple[ToolSpec, ...] = ()
     context: tuple[ContextEntry, ...] = ()
 
     def system_prompt(self, own: str | None) -> str | None:
-        """Return the thread's system prompt ``own``, followed by the front end's context."""
         return "\n\n".join(filter(None, [own, _block(self.context)])) if self.context else own
 
 
 def _block(context: Iterable[ContextEntry]) -> str:
-    """Return the context between delimiters; each ``<`` in an entry is escaped."""
     lines = (to_json(each.model_dump()).decode().replace("<", "\\u003c") for each in context)
     return "\n".join([INTRODUCTION, "<context>", *lines, "</context>"])
 
 
 class FrontEndTool:
-    """A tool of an agent whose calls the front end runs."""
-
     placeholder: str | None = None
 
     def __init__(self, spec: ToolSpec) -> None:
@@ -65,7 +56,6 @@ class FrontEndTool:
         return self.spec.name
 
     async def use(self, here: ToolUse) -> Asked:
-        """Return the call, which waits for the front end as a question."""
         return Asked((Ask(here.block.id, IN_FRONT_END, FrontEndCall(tool=self.name), ""),), "")
 
 

@@ -1,8 +1,7 @@
 """Adds questions, answers and results below the node that calls tools, from any process.
 
-The id of a node on a line follows from the id of the node above it. If two processes add a node at
-the same place, the store refuses one. The refused process reads the other's node and continues from
-there. An answer that starts another line has a separate id, next to the first answer's.
+A node's id follows from its parent's, so the store refuses the second of two processes, which
+continues from the node of the first.
 """
 
 from __future__ import annotations
@@ -67,13 +66,11 @@ class QuestionExpiredError(ToolError):
 
 
 class LineWriter:
-    """Adds nodes at the end of ``line``: the questions, answers and results of a tool batch.
+    """Adds the questions, answers and results of a tool batch at the end of ``line``.
 
     Attributes:
-        line: the line as far as this writer knows it.
         after: the ``results`` node, if another process, or an earlier turn, has ended the batch.
-        is_current: whether this writer has just extended the line. The store accepted the nodes, so
-            no other node follows the line.
+        is_current: whether the store accepted this writer's nodes, so that no other node follows.
     """
 
     def __init__(self, timeline: Timeline, line: BatchLine) -> None:
@@ -86,7 +83,6 @@ class LineWriter:
 
     @classmethod
     async def at(cls, timeline: Timeline, around: Surroundings) -> LineWriter:
-        """Return a writer at the end of the tool batch that the surroundings are part of."""
         line = BatchLine.read(around)
         if line is None:
             raise ToolError(
@@ -98,11 +94,9 @@ class LineWriter:
         return writer
 
     async def refresh(self) -> None:
-        """Read the nodes that other processes have added to the line."""
         await self._follow(await surroundings_of(self._timeline.dependencies.store, self.line.last))
 
     async def _follow(self, around: Surroundings) -> None:
-        """Move to the last question or answer below the node of the surroundings."""
         while True:
             self.line = BatchLine.read(around) or self.line
             # Answers that start other lines come later than the node that continues this line.
@@ -117,11 +111,7 @@ class LineWriter:
     async def ask(
         self, tool_use_id: str, asked: Asked, after: AskedRound | None, used: SideUsage
     ) -> None:
-        """Store the questions of a tool's round, unless another process has stored them.
-
-        ``after`` is the round before, ``None`` before the first. The first question stores ``used``, the
-        usage of the tools so far.
-        """
+        """Store the questions of the round ``after`` another, unless another process has stored them."""
         usage, data = used.take()
         before = None if after is None else after.id
 
@@ -147,10 +137,7 @@ class LineWriter:
         await self._add(questions)
 
     async def answer(self, question: Node, reply: Given, hold: Hold | None = None) -> Node:
-        """Store the answer to a question; return the first answer, which may be another.
-
-        ``hold`` is awaited with the question's round before each attempt to add the answer.
-        """
+        """Store the answer to a question; return the first answer, which may be another."""
 
         def answer(line: BatchLine) -> list[Node]:
             if question.id in line.answers:
@@ -167,10 +154,9 @@ class LineWriter:
         return self.line.answers[question.id]
 
     async def answer_differently(self, question: Node, reply: Given) -> None:
-        """Move to the line on which an answered question has ``reply``; start that line if it is missing.
+        """Move to the line on which an answered question has ``reply``, or start that line.
 
-        The two lines share the nodes above the first answer, and the results of other tools. Other
-        questions above have the same answers on both lines.
+        The lines share the nodes above the first answer, and the results of other tools.
         """
         dependencies = self._timeline.dependencies
         first = self.line.answers[question.id]
@@ -228,13 +214,7 @@ class LineWriter:
         results: Sequence[Result] = (),
         ready: Callable[[BatchLine], Awaitable[None]] | None = None,
     ) -> list[Node]:
-        """Add the nodes that ``nodes_for`` makes for the end of the line; return the nodes.
-
-        ``ready`` is awaited with the line before each attempt.
-
-        Raises:
-            RefusedError: if the store refuses the nodes for another reason than their place.
-        """
+        """Add nodes at the end of the line, and again if another process adds nodes there first."""
         async with self._lock:
             while nodes := nodes_for(self.line):
                 if ready is not None:
@@ -259,7 +239,6 @@ class LineWriter:
 
 
 async def surroundings_of(store: TreeStore, node: Node | Surroundings) -> Surroundings:
-    """Return the path to a node and the nodes below; surroundings are returned unchanged."""
     if isinstance(node, Surroundings):
         return node
     around = await store.around(node.thread_id, node.id)

@@ -1,8 +1,4 @@
-"""The meter of a turn: admits its requests within its limits, and counts their tokens and cost.
-
-Every request of a turn passes the meter: replies on its paths, judges, and the samples of tools.
-The meter raises an error at a limit, and the caller decides how to continue.
-"""
+"""The meter of a turn: admits its requests within its limits, and counts their tokens and cost."""
 
 from __future__ import annotations
 
@@ -25,10 +21,7 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRequest:
-    """A request that may be sent now, with ``max_tokens`` reduced to the remaining tokens.
-
-    ``settle`` counts the reply in place of the reservation, and returns the charge.
-    """
+    """A request with ``max_tokens`` reduced to the remaining tokens; ``settle`` counts its reply."""
 
     request: SampleRequest
     settle: Callable[[SampleReply], Awaitable[Charge]]
@@ -36,10 +29,7 @@ class AdmittedRequest:
 
 @dataclass(slots=True)
 class Meter:
-    """Admits the requests of a turn, and counts them; a turn and all its branches share one meter.
-
-    ``earlier`` returns the earlier usage of the turn, in any process; it is ``None`` for a new turn.
-    """
+    """Admits the requests of a turn and its branches; ``earlier`` is ``None`` for a new turn."""
 
     limits: TurnLimits
     earlier: Callable[[], Awaitable[Spent]] | None = None
@@ -55,7 +45,6 @@ class Meter:
         self._requests = asyncio.Semaphore(limits.max_concurrent_requests)
 
     async def _count_earlier(self) -> None:
-        """Add the usage that the turn had before this meter, once."""
         async with self._reading:
             if self.earlier is not None:
                 spent, self.earlier = await self.earlier(), None
@@ -64,7 +53,6 @@ class Meter:
                 self._branches += spent.branches
 
     async def open_branches(self, count: int) -> None:
-        """Count ``count`` new branches of the turn before they are opened; over the limit, count none."""
         await self._count_earlier()
         limit = self.limits.max_branches
         if self._branches + count > limit:
@@ -73,14 +61,7 @@ class Meter:
 
     @asynccontextmanager
     async def admitted(self, request: SampleRequest) -> AsyncGenerator[AdmittedRequest]:
-        """Wait until ``request`` may be sent; the end of the block frees tokens that no reply used.
-
-        The request waits for other requests while the rest of their reservations may be enough for
-        it.
-
-        Raises:
-            TurnLimitError: if the tokens or the cost are used up.
-        """
+        """Wait until the turn has tokens for ``request``; free the tokens that no reply used."""
         most = min(request.max_tokens, self.limits.max_reply_tokens)
         limited = self.account.is_limited
         if limited:

@@ -36,7 +36,6 @@ def random_names(kind: Literal["thread", "node"]) -> str:
 
 
 def name_after(place: str) -> str:
-    """Return a node id that every process derives equally from ``place``."""
     digest = blake2b(place.encode("utf-8", "surrogatepass"), digest_size=9).digest()
     return f"node_{urlsafe_b64encode(digest).decode()}"
 

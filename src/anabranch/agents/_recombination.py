@@ -1,9 +1,4 @@
-"""Recombination: makes one text of the answers of several branches.
-
-Recombiners that need a model ask it about the answers alone; the conversation is neither sent nor
-changed. If the model fails, or its reply is unusable, no answer is lost: the note names the
-substitute.
-"""
+"""Makes one text of the answers of several branches; after a failure, a note names the substitute."""
 
 from __future__ import annotations
 
@@ -58,10 +53,7 @@ class Recombined:
 async def recombine(
     recombiner: str, answers: Sequence[BranchAnswer], ask: AskModel, *, judges: int = JUDGES
 ) -> Recombined:
-    """Return one text that ``recombiner`` makes of ``answers``; blank answers do not count.
-
-    ``recombiner`` is a :data:`Recombiner`, in upper or lower case. ``llm_vote`` takes ``judges`` votes.
-    """
+    """Return one text that ``recombiner``, in any case, makes of the ``answers`` that are not blank."""
     name = recombiner.strip().lower()
     if name not in get_args(Recombiner):
         known = ", ".join(get_args(Recombiner))
@@ -141,8 +133,6 @@ async def _judge(answers: Sequence[BranchAnswer], ask: AskModel) -> Recombined:
 
 @dataclass(frozen=True, slots=True)
 class _NoReply:
-    """The reason why a judge gave no reply, as the predicate of a sentence."""
-
     what: str
 
 
@@ -171,7 +161,6 @@ def _ballot(ballot: str | _NoReply, options: int) -> int | None:
 
 
 def _chosen_by(verdict: str, answers: Sequence[BranchAnswer]) -> BranchAnswer | None:
-    """Return the answer that a verdict chooses by its number, or else by a quotation."""
     for found in _OPTION.finditer(verdict):
         if number := _ballot(found.group(1), len(answers)):
             return answers[number - 1]
@@ -184,7 +173,6 @@ def _chosen_by(verdict: str, answers: Sequence[BranchAnswer]) -> BranchAnswer | 
 
 
 def _quotes(text: str, quoted: str) -> bool:
-    """Return whether ``text`` contains ``quoted`` as whole words."""
     return re.search(rf"(?<!\w){re.escape(quoted)}(?!\w)", text) is not None
 
 

@@ -14,10 +14,8 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 class RefusableRequest:
     """A request, which is sent again without the blocks that its provider refuses.
 
-    The block that the provider names is left out, unless it is the newest message of the user. If
-    the provider names none, the request leaves out the first of these groups that it has: the
-    newest image or sound that no reply has followed; the reasoning, which another key or model may
-    have made; all images and sounds; the texts that no reply has followed, except the newest.
+    If the provider names no block, the first of these groups is left out: the newest unanswered
+    image or sound; the reasoning; all images and sounds; all unanswered texts except the newest.
     """
 
     def __init__(self, request: SampleRequest) -> None:
@@ -25,7 +23,6 @@ class RefusableRequest:
         self.left_out: list[Place] = []
 
     def leave_out(self, error: ModelError) -> bool:
-        """Remove the refused blocks from the request; return whether there are any."""
         refused = self._refused(error) if error.refused else []
         if refused:
             self.left_out += refused
@@ -51,7 +48,6 @@ class RefusableRequest:
         return newest or reasoning or media or self._unanswered(texts, last)
 
     def _unanswered(self, texts: list[Place], last: int) -> list[Place]:
-        """Return the ``texts`` after message ``last``, without the last block of the request."""
         end = len(self.request.messages) - 1
         newest = (end, len(self.request.messages[end].content) - 1)
         return [place for place in texts if place[0] > last and place[:2] != newest]

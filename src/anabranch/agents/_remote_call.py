@@ -1,8 +1,4 @@
-"""Calls tools of servers of the handshake era, round by round.
-
-A server of the handshake era waits for an answer over its connection. So this process holds each
-call that asks, under a name, and the call ends with the process.
-"""
+"""Holds calls of handshake-era servers, which wait for answers over a connection of this process."""
 
 from __future__ import annotations
 
@@ -40,19 +36,14 @@ Ended: TypeAlias = types.CallToolResult | types.InputRequiredResult
 
 
 class Refused(Shape):
-    """The reply to a request that the agent's model cannot answer."""
-
     reason: str
 
 
 class LiveCalls:
-    """The calls of this process that wait for answers, each under a name."""
-
     def __init__(self) -> None:
         self._calls: dict[str, LiveCall] = {}
 
     async def hold(self, call: LiveCall) -> str:
-        """Keep ``call`` until :meth:`take`, and return the name by which to take it."""
         name = str(uuid.uuid4())
         self._calls[name] = call
         if len(self._calls) > MOST_HELD:
@@ -74,10 +65,7 @@ class LiveCalls:
 
 
 class LiveCall(Absent):
-    """A running call of a server's tool; the server's requests wait here for the next round.
-
-    ``request`` sends the request, with this call as its answerer. Errors have the name ``tool``.
-    """
+    """A running call of a server's tool; the server's requests wait here for the next round."""
 
     def __init__(
         self, tool: str, limits: RemoteLimits, request: Callable[[LiveCall], Awaitable[Ended]]
@@ -93,10 +81,7 @@ class LiveCall(Absent):
     async def round(
         self, replies: Mapping[str, Reply | Refused], edge: Answerer
     ) -> Ended | dict[str, Request]:
-        """Send ``replies`` to the server; return its result, or its requests if it asks first.
-
-        ``edge`` receives the notices of the round. A cancelled round ends the call.
-        """
+        """Send ``replies``; return the server's result or requests. A cancelled round ends the call."""
         self._edge = edge
         for name, reply in replies.items():
             _, answered = self._asked.pop(name, (None, None))
@@ -118,20 +103,17 @@ class LiveCall(Absent):
         return {name: request for name, (request, _) in self._asked.items()}
 
     async def cancel(self) -> None:
-        """Cancel the call in this process and at the server."""
         await cancel_and_wait([self._task])
 
     # -- questions and reports of the server during the call -----------------------------
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Return the reply of the agent's model, which a later round brings."""
         reply = await self._answer(step_id, request)
         if isinstance(reply, SampleReply):
             return reply
         raise AnswerError(reply.reason if isinstance(reply, Refused) else "no model has answered")
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Return the user's answer, which a later round or turn brings."""
         reply = await self._answer(step_id, request)
         return reply if isinstance(reply, ElicitReply) else ElicitReply(action="cancel")
 
@@ -153,7 +135,6 @@ class LiveCall(Absent):
                 self._asking.clear()
 
     async def log(self, level: LogLevel, message: str, /) -> None:
-        """Send a log message to the current round; between rounds, drop the message."""
         await self._edge.log(level, message)
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
@@ -161,6 +142,5 @@ class LiveCall(Absent):
 
 
 def _read(task: asyncio.Future[Ended]) -> None:
-    """Mark the error of an ended call as read, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

@@ -50,16 +50,11 @@ class RemoteLimits:
 
 
 class RemoteResult(Shape):
-    """The result of another server's tool, in the form that the call's journal stores."""
-
     blocks: tuple[ResultBlock, ...]
     is_error: bool = False
 
     def within(self, limits: RemoteLimits, tool: str) -> RemoteResult:
-        """Return this result; if it is too large, return an error instead.
-
-        The name of a sound or document replaces it if it alone is too large.
-        """
+        """Return this result, with names for large files; if it is still too large, return an error."""
         blocks = tuple(_named(limits, block) for block in self.blocks)
         sizes = [_size(block) for block in blocks]
         if sum(sizes) <= limits.max_result and len(sizes) <= BLOCKS:
@@ -96,11 +91,7 @@ def _size(block: ResultBlock) -> int:
 
 
 def shown(question: Question, able: Capabilities) -> Question | None:
-    """Return ``question`` for display to users; ``None`` if ``able`` excludes such questions.
-
-    A form has only the keys of the protocol. This process checks the answer, so the form has
-    neither patterns, which may take for ever to match, nor references.
-    """
+    """Return ``question`` for users: its form without patterns, which may take for ever to match."""
     if isinstance(question, UrlRequest):
         return question if able.elicitation_url else None
     if not able.elicitation:

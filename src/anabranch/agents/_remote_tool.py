@@ -1,11 +1,6 @@
 """A tool of a running MCP server as a tool of an agent.
 
-The server runs the tool. The server's questions become questions of the conversation, and its
-reports become notices of the agent. The agent's model answers the server's samples within the
-limits of the turn.
-
-For the agent, the call is a call of an anabranch tool: each round of the server is a step, and the
-requests of a round are asks. So a recorded round does not run again, in any process.
+Each round of the server is a step, and its requests are asks: no recorded round runs again.
 """
 
 from __future__ import annotations
@@ -68,15 +63,7 @@ REFUSALS = (BranchTokenError, CapabilityError, SampleValidationError, StepFailed
 
 
 class ServerRound(Shape):
-    """One round of a server, in the form that the call's journal stores.
-
-    Attributes:
-        result: ``None`` if the server asks first.
-        asks: the requests, under the server's names.
-        declined: the names of the questions that the agent cannot ask.
-        state: the server's own state.
-        live: the name of a call that waits in this process.
-    """
+    """One round of a server in the journal; ``live`` names a call that waits in this process."""
 
     result: RemoteResult | None = None
     asks: dict[str, Request] = {}  # noqa: RUF012 - pydantic copies it
@@ -86,10 +73,7 @@ class ServerRound(Shape):
 
 
 class ServerTool(Tool[RemoteResult]):
-    """A tool of another server, in the form of an anabranch tool.
-
-    ``live`` holds the calls of the handshake era. Without a use ``here``, the tool runs undos alone.
-    """
+    """A tool of another server; without a use ``here``, the tool runs undos alone."""
 
     elicits = ()
     requires = frozenset()
@@ -120,11 +104,9 @@ class ServerTool(Tool[RemoteResult]):
         self._owner = "" if here is None else here.timeline.thread.id
 
     def used(self, here: ToolUse) -> ServerTool:
-        """Return a copy of this tool for one use, with that use's listener."""
         return ServerTool(self._server, self.listed, self.spec, self._limits, self._live, here)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments without nulls that the schema lacks; the server validates them."""
         return without_foreign_nulls(self.listed.input_schema, arguments)
 
     def to_json(self, arguments: Mapping[str, Any]) -> str:
@@ -134,7 +116,6 @@ class ServerTool(Tool[RemoteResult]):
         """Accept every result, because a server's result is always JSON."""
 
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> RemoteResult:
-        """Run rounds of the server's tool, and answer its requests, until it returns a result."""
         replies, before, samples = dict[str, Reply | Refused](), None, 0
         for _ in range(MAX_ROUNDS):
             step = ctx.step(self._round, arguments, replies, before, name="round", undo=self._left)
@@ -160,7 +141,6 @@ class ServerTool(Tool[RemoteResult]):
         replies: Mapping[str, Reply | Refused],
         before: ServerRound | None,
     ) -> ServerRound:
-        """Send ``replies`` to the requests of the round ``before``; return the next round."""
         if before is not None and not replies:
             await anyio.sleep(UNASKED)  # the server wants the request repeated
         if before is None and not await self._server.is_modern():
@@ -210,7 +190,6 @@ class ServerTool(Tool[RemoteResult]):
         return ServerRound(asks=asks, declined=declined, state=state, live=live)
 
     async def _left(self, round_: ServerRound) -> None:
-        """Cancel a call whose connection still waits for answers."""
         if round_.live is not None:
             await self._live.cancel(round_.live)
 
@@ -225,7 +204,6 @@ def _answers(replies: Mapping[str, Reply | Refused], state: str | None) -> Round
 
 
 def _sampled(ctx: BranchContext, request: SampleRequest) -> Coroutine[Any, Any, Reply | Refused]:
-    """Return the reply of the agent's model; an error becomes a reply as well."""
     options: dict[str, Any] = {name: getattr(request, name) for name in SampleRequest.model_fields}
     sampling = ctx.sample(**options)
 
@@ -245,7 +223,6 @@ def _sampled(ctx: BranchContext, request: SampleRequest) -> Coroutine[Any, Any, 
 
 
 def _elicited(question: Question) -> Coroutine[Any, Any, Reply]:
-    """Return the user's answer to ``question``; an error becomes ``cancel``."""
     call = current_call()
     scope = call.scheduler.scope()
     step_id = call.cursor.new_id(scope, "elicit")
@@ -262,8 +239,6 @@ def _elicited(question: Question) -> Coroutine[Any, Any, Reply]:
 
 
 class Reports(Absent):
-    """Forwards at most ``most`` of a server's log and progress messages to the agent's listener."""
-
     def __init__(self, here: ToolUse, most: int) -> None:
         self._here = here
         self._most = most
@@ -297,7 +272,6 @@ class RemoteTool(CalledTool):
         self.on_error = _failed
 
     async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
-        """Run the next round of the call, whose questions stay open until the call's timeout."""
         outcome = await super().use(here)
         timeout = here.timeline.dependencies.tool_limits.timeout
         if not isinstance(outcome, Asked) or timeout is None:

@@ -25,11 +25,7 @@ from anabranch.messages import ToolSpec
 
 
 class ToolChoice:
-    """Chooses the tools of servers by names, or patterns such as ``issues_*``; without ``only``, all.
-
-    Raises:
-        TypeError: if ``only`` or ``without`` is one text, whose characters would be the names.
-    """
+    """Chooses tools of servers by names, or patterns such as ``issues_*``; without ``only``, all."""
 
     def __init__(self, only: Iterable[str] = (), without: Iterable[str] = ()) -> None:
         for name, given in (("only", only), ("without", without)):
@@ -172,7 +168,6 @@ class RemoteTools:
 
 
 def _new_name(name: str, label: str, used: Collection[str]) -> str:
-    """Return an unused name for a tool: its own, or one with the server's name or a number."""
     own = _fit(name) or "tool"
     if own not in used:
         return own
@@ -212,7 +207,6 @@ def _place(server: Connectable) -> str:
 def _targets(
     server: Connectable, headers: Mapping[str, str], env: Mapping[str, str]
 ) -> Callable[[], Connectable]:
-    """Return a function that returns the target of each new connection to ``server``."""
     if isinstance(server, StdioServerParameters):
         return partial(Started, server)
     if not isinstance(server, str):

@@ -24,11 +24,7 @@ MOST_NULLS: Final = 100
 def without_foreign_nulls(
     schema: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return ``arguments`` without each null that the schema of an optional property excludes.
-
-    Models write a null for a parameter that they leave out. The null of a required property stays,
-    so that the server names the missing value.
-    """
+    """Return ``arguments`` without nulls, which models write for optional properties they leave out."""
     meant = copy.deepcopy(dict(arguments))
     nulls = list(islice(_nulls(meant, ()), MOST_NULLS))
     if not nulls:
@@ -64,12 +60,7 @@ def _remove(arguments: Any, place: Place) -> None:  # noqa: ANN401 - JSON
 
 
 def result_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) -> RemoteResult:
-    """Return the result of a server's tool in the form that the model reads.
-
-    Servers repeat structured content as text, for models. Without the text, the model reads the
-    structured content. If content that the output ``schema`` promises is missing or incomplete, the
-    model reads the result with a line about the lack.
-    """
+    """Return a server's result as the model reads it, with a line about missing structured content."""
     blocks = tuple(_block(block) for block in result.content)
     blocks = blocks or result_blocks(result.structured_content)
     if schema is not None and not result.is_error and (lack := _lack(result, schema)) is not None:
@@ -78,7 +69,6 @@ def result_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) ->
 
 
 def _lack(result: types.CallToolResult, schema: Mapping[str, Any]) -> str | None:
-    """Return why a result lacks the structured content of the ``schema``, or ``None``."""
     if not has_structured_content(result):
         return "The tool promises structured content, but its server has sent none."
     try:

@@ -1,8 +1,6 @@
 """Makes the blocks that a model reads from the value that a tool returned.
 
-Images, sounds and PDFs remain files; their bytes tell their type. A resource with text becomes its
-text. Other files, and files that are too large, become a line with address, type and size: no
-request has their bytes.
+A file that is too large, or of no known type, becomes a line with address, type and size.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from anabranch.tree import MOST_BYTES
 
 
 def result_blocks(value: object) -> tuple[ResultBlock, ...]:
-    """Return the blocks that a model reads of a tool's ``value``, at least one."""
     whole: Any = value
     parts: Sequence[object] = whole if type(whole) in (list, tuple) else [whole]
     blocks = [_media(part) for part in parts]
@@ -31,7 +28,6 @@ def result_blocks(value: object) -> tuple[ResultBlock, ...]:
 
 
 def _media(part: Any) -> ResultBlock | None:  # noqa: ANN401 - any value of a tool
-    """Return the block of an image, a sound or another file; ``None`` for any other ``part``."""
     for name in ("to_image_content", "to_audio_content"):  # the helpers of the SDK and FastMCP
         if callable(convert := getattr(part, name, None)):
             return _media(convert())
@@ -59,7 +55,6 @@ def _media(part: Any) -> ResultBlock | None:  # noqa: ANN401 - any value of a to
 
 
 def _file(data: bytes, declared: str, uri: str) -> ResultBlock:
-    """Return a file as a block: image, sound or PDF, its text, or else only its name."""
     read, encoded = media_type(data), base64.b64encode(data).decode()
     kind = read or declared.partition(";")[0].strip().lower()
     if read is not None and len(data) <= MOST_BYTES:
@@ -82,7 +77,6 @@ def _named(uri: str, kind: str) -> str:
 
 
 def _text_in(data: bytes, kind: str, declared: str) -> str | None:
-    """Return the text of a text file, ``None`` for any other file."""
     given = declared.lower().partition("charset=")[2].partition(";")[0].strip(" \"'")
     is_text = kind.startswith("text/") or kind.endswith(("json", "xml", "yaml", "javascript"))
     if not is_text and kind not in ("", "application/octet-stream"):

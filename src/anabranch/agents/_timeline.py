@@ -1,8 +1,6 @@
 """A timeline: one path of the conversation tree that a turn extends, by replies of the model.
 
-A turn has a timeline for its own path and one for each branch; all share the turn's limits. A
-timeline runs no tools. A timeline stores each node before the next action, so that the thread is
-valid and complete wherever a turn is interrupted.
+Each node is stored before the next action, so the thread is valid wherever a turn is interrupted.
 """
 
 from __future__ import annotations
@@ -63,8 +61,6 @@ class Timeline:
     """A path in ``thread`` that a turn extends with nodes.
 
     Attributes:
-        moves_head: whether the thread's head moves with each node that is added.
-        last_added: the last node that this timeline has added; ``None`` before the first.
         last_request: the node of the last request to the model, ``None`` before the first.
         last_text: the text of the last reply with a text.
         branch_of_folding: the branch of folding whose budget applies as well; ``None`` at the root.
@@ -81,10 +77,7 @@ class Timeline:
         self.branch_of_folding: WorkingBranch | None = None
 
     def branch(self, working: WorkingBranch | None = None) -> Timeline:
-        """Return a timeline for a branch; one meter counts the requests of both timelines.
-
-        The new timeline works in ``working``, or else in this timeline's branch of folding.
-        """
+        """Return a timeline of the same meter, in ``working`` or a fork of this timeline's branch."""
         branch = copy(self)
         branch.moves_head = False
         branch.last_added, branch.last_request, branch.last_text = None, None, ""
@@ -95,7 +88,6 @@ class Timeline:
         return branch
 
     async def continue_from(self, nodes: Sequence[Node], path: Path) -> None:
-        """Continue an earlier branch; ``nodes`` are the branch's nodes, at the end of ``path``."""
         self.last_added, self.last_text = nodes[-1], said_in(nodes)
         replies = [at for at, node in enumerate(nodes) if node.kind == "assistant"]
         if replies:
@@ -113,16 +105,7 @@ class Timeline:
     async def reply(
         self, path: Path, messages: RequestMessages | None = None, *, concludes: bool = False
     ) -> Node:
-        """Ask the model for one reply after the end of ``path``; return the node of the reply.
-
-        ``messages`` are the path as messages, if the caller has them already. If the reply ``concludes``
-        a branch, it can use no tools.
-
-        Raises:
-            TurnLimitError, BranchTokenError, BranchNotActiveError: if a limit or a budget is used up,
-                or the branch was closed meanwhile.
-            Exception: if the model raises an error; text received before that is stored.
-        """
+        """Store the model's reply after ``path``, or the part that was received before an error."""
         node, messages = path.nodes[-1], messages or project(path.nodes, path.results)
         request = await self.with_files(self._request(messages))
         if concludes:
@@ -153,11 +136,7 @@ class Timeline:
     async def sample(
         self, request: SampleRequest, model: Model | None = None, total: UsageTotal | None = None
     ) -> SampleReply:
-        """Return the reply of ``model``, by default the agent's, to ``request``, within the limits.
-
-        The thread is neither sent nor changed. Files of the thread are sent if the request refers
-        to them. The usage is added to ``total``. The errors are the same as of :meth:`reply`.
-        """
+        """Return a model's reply to ``request`` within the limits, outside the thread."""
         request = await self.with_files(request)
         async with self._admitted(request, aside=True) as admitted:
             reply = await (model or self.dependencies.model).sample(admitted.request)
@@ -169,18 +148,15 @@ class Timeline:
     async def aside(
         self, prompt: str, model: Model | None = None, total: UsageTotal | None = None
     ) -> str:
-        """Return the reply of ``model``, by default the agent's, to ``prompt`` alone."""
         limits = self.dependencies.limits
         request = SampleRequest(messages=(user(prompt),), max_tokens=limits.max_reply_tokens)
         return (await self.sample(request, model, total)).text
 
     async def with_files(self, request: SampleRequest) -> SampleRequest:
-        """Return ``request`` with each reference to a file of the thread replaced by its bytes."""
         messages = await load_files(self.dependencies.store, self.thread.id, request.messages)
         return request.model_copy(update={"messages": messages})
 
     async def stored(self, content: Iterable[B]) -> tuple[B, ...]:
-        """Store the bytes of files in ``content``; return its blocks with references instead."""
         return await store_files(self.dependencies.store, self.thread.id, content)
 
     def _request(self, messages: RequestMessages) -> SampleRequest:
@@ -192,10 +168,7 @@ class Timeline:
         )
 
     def _concluding(self, request: SampleRequest) -> SampleRequest:
-        """Return ``request`` as a branch's last one, whose only tool is ``branch_return``.
-
-        A branch of ``branch_self`` cannot return by a tool: its text is its answer.
-        """
+        """Return ``request`` with ``branch_return`` alone; a fork cannot return, and uses no tool."""
         working, tools = self.branch_of_folding, request.tools or ()
         only = tuple(each for each in tools if each.name == BRANCH_RETURN)
         if working is None or working.is_fork or not only:
@@ -219,12 +192,10 @@ class Timeline:
     # -- writing nodes -----------------------------------------------------------------------
 
     async def add(self, node: Node) -> Node:
-        """Store ``node`` and return it, or return the node that is already stored under its id."""
         [self.last_added] = await self.dependencies.add([node], (), self._refs(node))
         return self.last_added
 
     async def add_all(self, nodes: Sequence[Node], results: Sequence[Result] = ()) -> None:
-        """Store ``nodes``, parents before children, and results of tools."""
         await self.dependencies.write(nodes, results, self._refs(nodes[-1]))
         self.last_added = nodes[-1]
 
@@ -249,7 +220,6 @@ class Timeline:
     async def _try_to_store_part(
         self, node: Node, reply: SampleReply, reason: str, admitted: AdmittedRequest
     ) -> None:
-        """Count an incomplete reply, and store its text if there is any; only log an error."""
         text = (TextBlock(text=reply.text),)
         part = reply.model_copy(update={"content": text, "stop_reason": reason})
         try:

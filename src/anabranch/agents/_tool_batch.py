@@ -1,9 +1,7 @@
 """A tool batch: the tools that one reply of the model calls, run at the same time.
 
-Usually, the batch stores a result as soon as its tool returns. A tool may open branches that see
-the unfinished turn. Then the batch first stores a placeholder for every result, and the results
-become visible with the next message. So the branches' requests share their beginning, and no
-interruption loses a result.
+If a tool opens branches, each result is a placeholder until the next message, so the requests of
+the branches share their beginning.
 """
 
 from __future__ import annotations
@@ -42,8 +40,6 @@ from anabranch.tree import NO_RESULT_CONTENT, Node, Result
 
 
 class ToolBatch:
-    """The tools that one reply of the model calls, run together; ``writer`` extends their line."""
-
     def __init__(
         self,
         timeline: Timeline,
@@ -70,16 +66,7 @@ class ToolBatch:
         return self._writer.line
 
     async def run(self) -> Node:
-        """Run the tools at the same time, until each has returned or waits.
-
-        Returns:
-            The node of kind ``results`` at which the model sees the results. Or the last node of
-            the line, if a tool waits for answers or sleeps, or another process has ended the batch.
-
-        Raises:
-            OtherVersionError, UnreachableError: if only other code, or only a later turn, can continue
-                a tool; the other tools have run as far as possible.
-        """
+        """Return the ``results`` node; while a tool waits, return the last node of the line."""
         await self._store_placeholders()
         while True:
             await all_or_first_error([partial(self._use, use) for use in self._unfinished])
@@ -105,11 +92,7 @@ class ToolBatch:
         return use.id in self._results or self._line.has_returned(use.id)
 
     async def _store_placeholders(self) -> None:
-        """Store a placeholder for each missing result, if a tool opens branches that see this turn.
-
-        Until a tool returns, its pending result says that the tool was interrupted: a crash leaves
-        a complete thread.
-        """
+        """Store results that say, until the tools return, that they were interrupted."""
         if self._placeholder is not None:
             caller, shown, none = self._line.caller.id, _text(self._placeholder), NO_RESULT_CONTENT
             missing = [use.id for use in self._uses if self._line.result(use.id) is None]
@@ -119,7 +102,6 @@ class ToolBatch:
     # -- one tool ----------------------------------------------------------------------------
 
     async def _use(self, use: ToolUseBlock) -> None:
-        """Run a tool round by round, until the tool returns, or waits for an answer or a time."""
         if use.id in self._new:
             self._new.remove(use.id)
             await self._timeline.dependencies.listener(ToolStarted(self._line.caller.id, use))
@@ -149,10 +131,7 @@ class ToolBatch:
                 return
 
     async def _answer(self, use: ToolUseBlock, round_: AskedRound) -> bool:
-        """Get the user's answers to a round, or mark its questions as expired after their time.
-
-        Return whether the round is answered; otherwise, the tool waits.
-        """
+        """Get the answers to a round, or mark late questions; return false while the tool waits."""
         dependencies, user = self._timeline.dependencies, self._continuation.user
         is_late = dependencies.clock.now() >= round_.until and not self._continuation.is_over
         is_asked = self._continuation.is_left or not round_.is_in_front_end
@@ -183,7 +162,6 @@ class ToolBatch:
     async def _outcome(
         self, use: ToolUseBlock, round_: AskedRound | None
     ) -> Outcome | Asked | AskedInBranches | Asleep:
-        """Run the tool's next round and return its outcome; an error becomes an outcome."""
         if round_ is not None and round_.is_in_front_end:
             return front_end_outcome(round_)
         tool, here = self._tools.get(use.name), self._here(use, round_)
@@ -207,7 +185,6 @@ class ToolBatch:
     def _in_time(
         self, outcome: Outcome | Asked | AskedInBranches | Asleep
     ) -> Outcome | Asked | AskedInBranches | Asleep:
-        """Return ``outcome``; a wait ends no later than the deadline of the branch of folding."""
         working = self._timeline.branch_of_folding
         if working is None or not isinstance(outcome, Asked | Asleep):
             return outcome
@@ -236,7 +213,6 @@ class ToolBatch:
     # -- results -----------------------------------------------------------------------------
 
     async def _record(self, use: ToolUseBlock, outcome: Outcome) -> None:
-        """Store a tool's outcome, with a warning once most of the branch's budget is used."""
         working = self._timeline.branch_of_folding
         if working is not None and not outcome.is_interrupted:
             warning = await working.warning()
@@ -257,7 +233,6 @@ class ToolBatch:
         return Result(holder.id, use_id, shown, outcome.is_error, pending=content)
 
     def _shown(self) -> list[Result]:
-        """Return the results of this batch, with their content in place of placeholders."""
         return [
             Result(each.node_id, each.tool_use_id, each.pending or each.content, each.is_error)
             for each in self._results.values()
@@ -269,10 +244,6 @@ def _text(text: str) -> tuple[TextBlock, ...]:
 
 
 def _unusable(caller: Node, use: ToolUseBlock) -> str | None:
-    """Return why the tool cannot use the input that the model gave; ``None`` if it can.
-
-    An empty input may come from a reply that was cut at its limit of tokens before the input.
-    """
     if caller.data.get("stop_reason") == "maxTokens" and caller.content[-1] == use:
         return CUT
     return None if use.malformed is None else refusal(use.name, use.malformed)

@@ -1,10 +1,4 @@
-"""Converts questions of tools, and their answers, to nodes of the conversation tree, and back.
-
-A question is a tool's request to the user, or the call of a tool that the front end runs. The first
-question of a round holds the state from which the call resumes when all questions are answered. An
-answer names its question; in threads of earlier releases, the answer is the question's child
-instead.
-"""
+"""Converts questions of tools, and their answers, to nodes of the conversation tree, and back."""
 
 from __future__ import annotations
 
@@ -47,14 +41,10 @@ IN_FRONT_END: Final = "call"
 
 
 class FrontEndCall(Shape):
-    """The request to a front end to run a tool, with the arguments that the model gave."""
-
     tool: str
 
 
 class FrontEndResult(Shape):
-    """The result or failure of a tool that the front end has run."""
-
     result: str
     is_error: bool = False
 
@@ -80,7 +70,6 @@ def dump_ask(ask: Ask) -> dict[str, JsonValue]:
 
 
 def load_ask(stored: Mapping[str, JsonValue]) -> Ask:
-    """Return the ask that a question's node stores, without its fingerprint."""
     kind = cast("AskKind", stored.get("kind", "elicit"))  # earlier releases stored none
     request = _REQUEST.validate_python(stored["request"])
     return Ask(str(stored["step_id"]), kind, request, "")
@@ -94,16 +83,10 @@ def asked_text(ask: Ask) -> str:
 
 
 def is_in_front_end(question: Node) -> bool:
-    """Whether the node ``question`` is the call of a tool that the front end runs."""
     return question.data.get("kind") == IN_FRONT_END
 
 
 def question_of(node: Node) -> Question:
-    """Return the request to the user that the node ``question`` stores.
-
-    Raises:
-        ToolError: if the question is closed, or is a call that the front end runs.
-    """
     if is_in_front_end(node):
         raise ToolError("The application that offers this tool runs it, and returns its result.")
     try:
@@ -113,12 +96,11 @@ def question_of(node: Node) -> Question:
 
 
 def call_of(question: Node) -> str:
-    """Return the id of the stored call that asked a question; empty if the call is not stored."""
     return str(question.data.get("call", ""))
 
 
 def stored_with(question: Node, name: str) -> JsonValue:
-    """Return a value of the node ``question``; a question from a file is closed, and stores no values."""
+    """Return a value of a question's node; refuse a question from a file, which is closed."""
     if name not in question.data:
         raise _closed(question)
     return question.data[name]
@@ -135,7 +117,6 @@ def _closed(question: Node) -> ToolError:
 
 
 def answer_data(question: Node, reply: Given, *, other: bool) -> dict[str, JsonValue]:
-    """Return the data of an answer's node; ``other`` marks a later, different answer."""
     data: dict[str, JsonValue] = {**_plain(reply), _QUESTION: question.id}
     return {**data, _OTHER: True} if other else data
 
@@ -157,7 +138,6 @@ def question_id(answer: Node) -> str:
 
 
 def is_other_answer(answer: Node) -> bool:
-    """Whether the node ``answer`` is a later, different answer to its question."""
     return _OTHER in answer.data
 
 
@@ -176,7 +156,6 @@ def reply_of(answer: Node) -> Given:
 
 
 def recorded_reply(answer: Node) -> Answer | None:
-    """Return an answer for the call's journal; ``None`` if the question expired unanswered."""
     reply = reply_of(answer)
     if isinstance(reply, TimeOver):
         return None
@@ -205,7 +184,6 @@ def _plain(reply: Given) -> dict[str, JsonValue]:
 
 
 async def answer_live(user: Answerer, question: Node) -> Given:
-    """Return the answer of ``user`` to ``question``; an error becomes the answer."""
     request, step_id = question_of(question), str(question.data["step_id"])
     try:
         return await user.elicit(request, step_id=question.id)

@@ -36,8 +36,6 @@ class TendedSource(ToolSource, Protocol):
 
 
 class ToolSet(Mapping[str, UsableTool]):
-    """The tools of an agent by name, read from its sources at each use."""
-
     def __init__(self, given: Iterable[Tool[Any] | AgentTool | ToolSource]) -> None:
         self._own: dict[str, UsableTool] = {}
         self._sources: list[ToolSource] = []
@@ -60,7 +58,6 @@ class ToolSet(Mapping[str, UsableTool]):
             logger.warning(excess)
 
     def excess(self, model: object) -> str | None:
-        """Return a sentence if there are more tools than a request to ``model`` can have."""
         most = most_tools(model)
         if most is None or len(self) <= most:
             return None
@@ -70,16 +67,12 @@ class ToolSet(Mapping[str, UsableTool]):
         )
 
     def tended(self) -> Iterator[Coroutine[Any, Any, NoReturn]]:
-        """Yield the regular job of each source that has one; a job runs until it is cancelled."""
         for source in self._sources:
             if isinstance(source, TendedSource):
                 yield source.tend()
 
     def version(self, given: str | None) -> str:
-        """Return the version of the tools' code: the ``given`` one, or else a digest of the code.
-
-        Tools of sources come and go, and do not count.
-        """
+        """Return ``given``, or a digest of the agent's own tools: those of sources come and go."""
         called = (each.tool for each in self._own.values() if isinstance(each, CalledTool))
         return code_version(called, given)
 
@@ -101,6 +94,5 @@ class ToolSet(Mapping[str, UsableTool]):
 
 
 def most_tools(model: object) -> int | None:
-    """Return the maximum number of tools in a request to ``model``, ``None`` without a maximum."""
     most: object = getattr(model, "most_tools", None)
     return most if isinstance(most, int) else None

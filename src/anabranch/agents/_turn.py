@@ -16,8 +16,6 @@ from anabranch.tree import Node, Path, Surroundings
 
 
 class Turn:
-    """One turn on the path ``timeline``, in which the model may call ``tools``."""
-
     def __init__(
         self, timeline: Timeline, tools: Mapping[str, UsableTool], continuation: Continuation
     ) -> None:
@@ -29,15 +27,7 @@ class Turn:
         return Turn(self.timeline.branch(working), self.tools, self.continuation)
 
     async def run(self, path: Path, messages: RequestMessages | None = None) -> Node:
-        """Continue ``path`` until the model calls no tool, its tools wait, or its branch returns.
-
-        Returns the last node; while tools wait for answers, that is a question, an answer, or the node
-        that has called the tools. ``messages`` is the path as messages, if the caller has them already.
-
-        Raises:
-            TurnLimitError: if a limit is reached; the thread can be continued.
-            Exception: if the model raises an error.
-        """
+        """Continue ``path``, whose messages may be given, until no tool is called or tools wait."""
         limit = self.timeline.dependencies.limits.max_requests
         for _ in range(limit):
             reply, messages = await self.timeline.reply(path, messages), None
@@ -51,7 +41,6 @@ class Turn:
         raise TurnLimitError("requests to the model", limit, limit)
 
     async def resume(self, around: Surroundings) -> Node:
-        """Continue the turn at a node: run the tools that still have to run, then ask the model."""
         node = around.last
         if node.tool_uses or node.kind in ASIDE:
             return await resume(self, await LineWriter.at(self.timeline, around))
@@ -64,19 +53,16 @@ class Turn:
 
 
 async def resume(turn: Turn, line: LineWriter) -> Node:
-    """Run the tools that the last reply calls, then ask the model; return the last node."""
     last = await use_line(turn, line)
     return await turn.run(await line.path_to(last)) if turn.continues_after(last) else last
 
 
 async def use_line(turn: Turn, line: LineWriter) -> Node:
-    """Run the tools that one reply calls until each returns or waits; return the last node."""
     batch = ToolBatch(turn.timeline, turn.tools, line, turn.continuation)
     return line.after or await batch.run()
 
 
 async def observed(thread_id: str, work: Awaitable[Node]) -> Node:
-    """Await ``work``, which runs a turn; measure the turn, and return its last node."""
     with observe_turn(thread_id) as seen:
         last = await work
         if last.kind in ASIDE or last.tool_uses:

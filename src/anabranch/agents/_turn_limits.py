@@ -19,8 +19,6 @@ ESTIMATE = "estimate"
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The tokens, cost and branches that a part of a turn has used."""
-
     tokens: int = 0
     cost: float = 0.0
     branches: int = 0
@@ -33,14 +31,13 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The cost of one reply, ``None`` if unknown, or an estimate, if no usage was reported to a limited turn."""
+    """The cost of a reply, ``None`` if unknown; an estimate if a limited turn got no reported usage."""
 
     cost: float | None = None
     estimate: Spent | None = None
 
     @property
     def data(self) -> dict[str, JsonValue]:
-        """The cost and the estimate, in the form that the node of the reply stores."""
         data: dict[str, JsonValue] = {} if self.cost is None else {"cost": self.cost}
         if (estimate := self.estimate) is not None:
             data[ESTIMATE] = {"tokens": estimate.tokens, "cost": estimate.cost}
@@ -49,10 +46,7 @@ class Charge:
 
 @dataclass(slots=True)
 class UsageTotal:
-    """The total usage and cost of requests whose replies no node stores; ``None`` while unknown.
-
-    ``estimate`` counts the requests without reported usage.
-    """
+    """The usage of requests whose replies no node stores; ``None`` while unknown."""
 
     usage: Usage | None = None
     cost: float | None = None
@@ -82,8 +76,6 @@ class UsageTotal:
 
 
 class SideUsage:
-    """The usage of requests that tools make, such as samples and judges."""
-
     def __init__(self) -> None:
         self._by_use: dict[str, UsageTotal] = {}
 
@@ -91,11 +83,7 @@ class SideUsage:
         return self._by_use.setdefault(tool_use_id, UsageTotal())
 
     def take(self) -> tuple[Usage | None, dict[str, JsonValue]]:
-        """Return the usage and data that the next node stores, and start again at zero.
-
-        The data has the total cost and, for each tool use, the number, usage and cost of its
-        requests.
-        """
+        """Return the usage and data that the next node stores, and start again at zero."""
         total, samples = UsageTotal(), dict[str, JsonValue]()
         for use_id, used in self._by_use.items():
             if not used.requests:
@@ -114,7 +102,7 @@ class SideUsage:
 
 
 async def spent_in_turn(store: TreeStore, node: Node) -> Spent:
-    """Return the usage so far, branches included, of the turn to which ``node`` belongs."""
+    """Return the usage of the turn to which ``node`` belongs, branches included."""
     tree = await store.tree(node.thread_id)
     known = {each.id: each for each in tree.nodes}
     path = [node]

@@ -1,8 +1,6 @@
 """The branch of context folding in which a model works, with its remaining tokens and time.
 
-A token counts once, when it enters the branch's context. So a long conversation before the branch
-does not use up its budget. The branch's record has the settled tokens, and the budgets of its open
-children. Requests without a reply die with this process, so this module holds their reservations.
+A token counts once, when it enters the branch's context: earlier conversation costs nothing.
 """
 
 from __future__ import annotations
@@ -40,8 +38,6 @@ REFUSALS = (TurnLimitError, BranchTokenError, BranchNotActiveError)
 
 @dataclass(frozen=True, slots=True)
 class _Admission:
-    """The tokens of a request that may be sent: of its prompt, new in its prompt, and reserved."""
-
     prompt: int
     new: int
     aside: bool
@@ -53,11 +49,8 @@ class WorkingBranch:
 
     Attributes:
         is_fork: whether this is a branch of ``branch_self`` inside the branch, which cannot return.
-        is_summarising: whether the last request may use the tokens that are held back for a
-            summary.
+        is_summarising: whether the last request may use the tokens held back for a summary.
         rolls_back: whether even the summary leaves out the messages that the refused request added.
-        returned: the message with which the branch has returned; ``None`` before.
-        exhausted: the reason for which the budget refused a request; ``None`` without a refusal.
         has_warned: whether the model has heard on this path that most of the budget is used.
     """
 
@@ -82,16 +75,12 @@ class WorkingBranch:
         return self.service.seconds_left(self._branch)
 
     def fork(self) -> WorkingBranch:
-        """Return a copy for a branch of ``branch_self``, which shares this branch's budget."""
         fork = copy(self)
         fork.is_fork = True
         return fork
 
     async def warning(self) -> str | None:
-        """Return the warning about the budget once it is due, and ``None`` before and afterwards.
-
-        If the store does not answer, a later tool result has the warning.
-        """
+        """Return the warning about the budget once, and later if the store does not answer now."""
         if self.has_warned:
             return None
         self.has_warned = True  # other tools may return before the store answers
@@ -110,12 +99,7 @@ class WorkingBranch:
     async def admitted(
         self, request: SampleRequest, meter: Meter, *, aside: bool = False
     ) -> AsyncGenerator[AdmittedRequest]:
-        """Wait until this branch's budget and the turn's ``meter`` allow ``request``.
-
-        The request waits for other requests in this branch while the rest of their reservations may
-        be enough for it. The remaining tokens reduce its ``max_tokens``. All tokens of a request ``aside``,
-        outside of the branch's path, are new. An error is one of :data:`REFUSALS`.
-        """
+        """Wait until the budget and ``meter`` allow ``request``; ``aside``, all its tokens are new."""
         prompt = prompt_tokens(request)
         new = prompt if aside else self._new_in(prompt)
         admission = await self._reserve(prompt, new, request.max_tokens, aside=aside)
@@ -128,7 +112,6 @@ class WorkingBranch:
             admission.reserved.release()
 
     async def create(self, creating: Callable[..., Awaitable[CreatedBranch]]) -> CreatedBranch:
-        """Create a branch inside this one; ``creating`` gets the tokens reserved by open requests."""
         while True:
             async with self._lock:
                 try:
@@ -139,7 +122,6 @@ class WorkingBranch:
             await self._open.changed()
 
     def _new_in(self, prompt: int) -> int:
-        """Return the tokens of a prompt that the previous request of this branch did not have."""
         return 0 if self._estimated is None else max(0, prompt - self._estimated)
 
     async def _reserve(self, prompt: int, new: int, most: int, *, aside: bool) -> _Admission:
@@ -169,10 +151,7 @@ class WorkingBranch:
             await self._open.changed()
 
     def _withheld(self, held_back: int) -> int:
-        """Return how many of the tokens held back for summaries this path must not use.
-
-        A fork's summary leaves half of these tokens to the branch, which may also need a summary.
-        """
+        """Return the tokens held back for summaries; a fork leaves half of them to the branch."""
         if not self.is_summarising:
             return held_back
         return held_back // 2 if self.is_fork else 0
@@ -187,7 +166,6 @@ class WorkingBranch:
     async def _settle(
         self, admission: _Admission, outer: AdmittedRequest, reply: SampleReply
     ) -> Charge:
-        """Charge a reply, and its request's new tokens, to the turn and then to the branch."""
         charge = await outer.settle(reply)
         if admission.aside:
             tokens, partial = usage_tokens(admission.prompt, reply), None
@@ -214,7 +192,6 @@ class WorkingBranch:
         self._seen(prompt_tokens(request), replied)
 
     def _seen(self, prompt: int, reply: SampleReply) -> int:
-        """Note the size of the conversation after a reply; return the tokens of the reply."""
         usage = _reported(reply)
         output = estimate_tokens(said(reply)) if usage is None else usage.output_tokens
         self._estimated = prompt + output
@@ -223,11 +200,9 @@ class WorkingBranch:
 
 
 def warns(result: Result) -> bool:
-    """Whether a tool's result ends with the warning about the budget."""
     content = result.pending or result.content
     return any(isinstance(block, TextBlock) and block.mark == "budget" for block in content)
 
 
 def _reported(reply: SampleReply) -> Usage | None:
-    """Return the usage that the provider reported for a reply, ``None`` without a report."""
     return reply.usage if reply.usage and reply.usage.total_tokens else None

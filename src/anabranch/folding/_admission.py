@@ -1,8 +1,4 @@
-"""Admits a new branch: checks its limits, reserves its budget, and finds its owner's records.
-
-The result is computed from records alone: this module reads and writes nothing, so that a refused
-branch leaves no trace.
-"""
+"""Admits a new branch from records alone, so that a refused branch leaves no trace."""
 
 from __future__ import annotations
 
@@ -32,19 +28,12 @@ MARK, END = "@", "/"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A principal that reads and writes branches.
-
-    ``principal`` is empty for callers that are not distinguished. ``None`` is the host itself, which
-    finds everything, and names sessions as they are stored.
-    """
+    """A principal: empty where callers are not distinguished, ``None`` for the host, which owns all."""
 
     principal: str | None
 
     def stored_name(self, session_id: str) -> str:
-        """Return the stored name of a session, from the owner's name for it.
-
-        The stored name of an owner's session works as well.
-        """
+        """Return the stored name of a session; an owner's session is also found by its stored name."""
         return session_id if self.owns(session_id) else f"{self._scope}{END}{session_id}"
 
     def owns(self, stored: str) -> bool:
@@ -65,20 +54,14 @@ class Owner:
 
 
 HOST = Owner(None)
-"""The host itself."""
 
 
 def shown_name(stored: str) -> str:
-    """Return the name that the caller gave the session with this stored name."""
     return stored.partition(END)[2] if stored.startswith(MARK) else stored
 
 
 def account_name(stored: str) -> str | None:
-    """Return the name of the account that all sessions of one owner share.
-
-    The account is stored like a session that no caller can name. The result is ``None`` for
-    sessions of callers that are not distinguished.
-    """
+    """Return the name of an owner's account, a session that no caller can name; else ``None``."""
     scope, ends, _ = stored.partition(END)
     return scope if ends and scope.startswith(MARK) and scope != MARK else None
 
@@ -121,11 +104,7 @@ MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A new branch that the limits allow, not yet active, and its changed parent and session.
-
-    ``parent`` holds the branch's budget; it is ``None`` directly below the session. ``parent_left`` are
-    the tokens that the parent, or the session, has left; ``None`` for no limit.
-    """
+    """A new branch, and its changed parent and session; ``parent_left`` is ``None`` for no limit."""
 
     branch: Branch
     parent: Branch | None
@@ -136,7 +115,6 @@ class Admitted:
 def admit(
     new: NewBranch, parent: Branch | None, session: Session, settings: FoldingSettings, now: float
 ) -> Admitted:
-    """Check the limits for a new branch; return the branch, with its parent and session changed."""
     depth = 1 if parent is None else parent.depth + 1
     if depth > settings.max_depth:
         raise FoldingError(
@@ -171,7 +149,6 @@ def admit(
 
 
 def _counted(session: Session, settings: FoldingSettings, now: float) -> Session:
-    """Return the session with one more open branch; refuse a branch over its limits."""
     if session.open + 1 > settings.max_concurrent_per_session:
         raise TooManyBranchesError("session", settings.max_concurrent_per_session)
     # Each creation fills a part of a minute; a full minute admits no further branch.
@@ -187,7 +164,6 @@ def _counted(session: Session, settings: FoldingSettings, now: float) -> Session
 
 
 def _reserve(new: NewBranch, account: Account, settings: FoldingSettings) -> int:
-    """Reserve the budget of a new branch in its parent's account; return the budget."""
     others = Reservation(new.parent_reserved)
     others.hold_in(account)
     left = account.left

@@ -1,8 +1,4 @@
-"""``BranchStore``, the port of stores of branches, with its records and a branch's states.
-
-``BranchRows`` are the records that a transaction sees. A store knows no rule: it finds and writes
-records, and makes each transaction atomic and isolated within its session.
-"""
+"""``BranchStore``, the port of stores of branches, with its records and a branch's states."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ from anabranch._budget import Account
 from anabranch.folding._errors import FoldingError
 
 Status: TypeAlias = Literal["created", "active", "completed", "timeout", "failed"]
-"""The state of a branch."""
 
 TRANSITIONS: Mapping[Status, frozenset[Status]] = {
     "created": frozenset({"active", "timeout", "failed"}),
@@ -108,12 +103,7 @@ class NewBranch:
     """The parameters of a new branch, with valid texts and numbers.
 
     Attributes:
-        session_id: the name of the session, which is created if it is missing. Until the ledger
-            places the branch, the name for a new session.
-        session_budget: the budget of a new session.
-        parent_id: the enclosing branch; ``None`` for the session.
-        budget: the tokens of the branch; ``None`` for the default, or for half of the parent's
-            remaining tokens if that is less.
+        budget: ``None`` for the default, or for half of the parent's remaining tokens if that is less.
         tokens: the tokens of the description and prompt, which are used immediately.
         is_ready: whether the branch is active immediately; otherwise it is activated later.
         parent_reserved: tokens that open requests of the parent may still take.
@@ -139,13 +129,8 @@ class Session:
     """The record that all branches of one agent, or of one conversation, share.
 
     Attributes:
-        id: begins with ``fs_`` unless a caller has named the session; hard to guess.
         budget_total: the tokens of all its branches; ``None`` if another account counts them.
-        budget_used: the tokens of its closed branches.
-        budget_reserved: the budgets of its open branches.
-        open: the number of open branches, at all depths.
         full_until: the time until which past creations fill the rate, in seconds since the epoch.
-        touched_at: the time of the last write.
     """
 
     id: str
@@ -161,11 +146,7 @@ H = TypeVar("H", "Branch", "Session")
 
 
 def account_of(holder: Branch | Session) -> Account:
-    """Return an account of the used and reserved tokens of a branch or a session.
-
-    The account of a parent reserves the whole budget of each child. So the parent's account need
-    not enclose the child's, and a child can spend without touching the records around it.
-    """
+    """Return an account of a holder's tokens; a parent's account reserves its children's budgets."""
     return Account(
         holder.id,
         max_tokens=holder.budget_total,

@@ -1,8 +1,4 @@
-"""Errors of context folding: each has a stable code, and a sentence that a model can act on.
-
-The codes come from the design that this package implements; codes that cannot occur here are
-missing. A refusal that a caller handles has a class.
-"""
+"""Errors of context folding: each has a stable code, and a sentence that a model can act on."""
 
 from __future__ import annotations
 

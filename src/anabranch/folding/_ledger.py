@@ -1,8 +1,6 @@
 """Creates, charges and closes branches, on the records that one transaction of a store reads.
 
-Every change of a branch passes through this module, so exactly one of a budget, a timeout and a
-return closes it: the first in the store's order. A branch whose time is over is closed before any
-other operation on it. An operation that raises has written nothing but such a closing.
+The first of a budget, a timeout and a return, in the store's order, closes a branch.
 """
 
 from __future__ import annotations
@@ -39,10 +37,7 @@ class BranchEvent:
 
 
 class Ledger:
-    """Creates, charges and closes branches in one transaction, which sees the caller's ``rows`` alone.
-
-    All events are at the time ``now``, and are sent after the commit.
-    """
+    """Creates, charges and closes branches in one transaction; ``events`` are sent after the commit."""
 
     def __init__(self, rows: OwnedRows, settings: FoldingSettings, now: float) -> None:
         self._rows = rows
@@ -53,7 +48,6 @@ class Ledger:
     # -- finding a branch --------------------------------------------------------------------
 
     def find(self, branch_id: str | None, session_id: str | None) -> str:
-        """Return the id of the named branch, by default of the session's innermost active branch."""
         if branch_id is not None:
             return checked_branch(self._rows.branch(branch_id), branch_id, session_id).id
         inner = None if session_id is None else self.innermost(session_id)
@@ -62,7 +56,6 @@ class Ledger:
         return inner.id
 
     def placed(self, new: NewBranch, parent_id: str | None, session_id: str | None) -> NewBranch:
-        """Return ``new`` with its session and parent, by default the session's innermost branch."""
         if parent_id == ROOT:
             parent_id = None
         elif parent_id is not None:
@@ -97,7 +90,6 @@ class Ledger:
         return branch, admitted.parent_left
 
     def activate(self, branch_id: str, memories: Sequence[str], tokens: int) -> Branch:
-        """Activate a branch, unless it was closed meanwhile; ``tokens`` count its ``memories`` and its prompt."""
         branch = self._locked(branch_id)
         if branch.status != "created":
             raise BranchNotActiveError(branch.id, branch.status)
@@ -106,7 +98,6 @@ class Ledger:
     def charge(
         self, branch_id: str, tokens: int, partial: str | None = None, *, forces: bool = True
     ) -> Branch:
-        """Charge ``tokens`` to a branch; with ``forces``, close a branch whose budget is used up."""
         branch = self._active(branch_id)
         branch = self._charged(
             branch if partial is None else replace(branch, partial=partial), tokens
@@ -119,7 +110,6 @@ class Ledger:
     def complete(
         self, branch_id: str, message: str, tokens: int, *, extract_memory: bool = False
     ) -> Branch:
-        """Close a branch with the message that it returns, after closing its open children."""
         branch = self._charged(self._active(branch_id), tokens)
         returning = _to_learn_from(branch, extract_memory)
         return self._close(returning, "completed", result=message, error=None)
@@ -132,7 +122,6 @@ class Ledger:
         *,
         extract_memory: bool = False,
     ) -> Branch:
-        """Close a branch with its last partial result; leave a closed branch unchanged."""
         branch = self._locked(branch_id)
         if not branch.is_open:
             return branch
@@ -145,7 +134,6 @@ class Ledger:
         return self._locked(branch_id, partial)
 
     def innermost(self, session_id: str) -> Branch | None:
-        """Return the deepest active branch of a session; of several, the newest."""
         self._rows.session(session_id)
         for branch in self._rows.open_branches(session_id):
             if branch.deadline <= self._now:  # the end of another branch may have closed it
@@ -175,7 +163,6 @@ class Ledger:
         return self._in_time(branch)
 
     def _in_time(self, branch: Branch) -> Branch:
-        """Return the branch; close it first if its time is over."""
         if not branch.is_open or branch.deadline > self._now:
             return branch
         seconds = branch.deadline - branch.created_at
@@ -198,7 +185,6 @@ class Ledger:
         return active
 
     def _charged(self, branch: Branch, tokens: int, reserved: int = 0) -> Branch:
-        """Charge ``tokens`` to a branch, and release the tokens ``reserved`` in the branch."""
         account = account_of(branch)
         warning = account.settle(account.reserved_before(reserved), tokens)
         charged = with_account(branch, account)
@@ -215,7 +201,6 @@ class Ledger:
     def _close(
         self, branch: Branch, status: End, *, result: str | None, error: str | None
     ) -> Branch:
-        """Close the branch, after its open children, and refund its unused tokens."""
         self._put(branch)
         # Each open child has its budget reserved in this branch.
         for child in self._rows.open_children(branch.id) if branch.budget_reserved else ():
@@ -229,7 +214,6 @@ class Ledger:
         return closed
 
     def _refund(self, closed: Branch) -> None:
-        """Charge a closed branch's used tokens to its parent, and release its unused tokens."""
         rows = self._rows
         owner = self._owner_account(closed, -1)  # the same order everywhere: both lock
         if owner is not None:
@@ -250,10 +234,7 @@ class Ledger:
     def _owner_account(
         self, branch: Branch, change: int, limit: int | None = None
     ) -> Session | None:
-        """Return the record of the branch's owner, with ``change`` added to its open branches.
-
-        ``None`` for callers that are not distinguished.
-        """
+        """Return the owner's changed account; ``None`` where callers are not distinguished."""
         name = account_name(branch.session_id)
         if name is None:
             return None
@@ -271,7 +252,6 @@ class Ledger:
 
 
 def checked_branch(found: Branch | None, branch_id: str, session_id: str | None) -> Branch:
-    """Return the branch ``found`` under ``branch_id``, if it belongs to the named session."""
     if found is None:
         raise UnknownBranchError(branch_id)
     if session_id is not None and found.session_id != session_id:
@@ -280,5 +260,4 @@ def checked_branch(found: Branch | None, branch_id: str, session_id: str | None)
 
 
 def _to_learn_from(branch: Branch, asked: bool) -> Branch:  # noqa: FBT001
-    """Return the branch, marked for distillation if ``asked``, or if it was marked before."""
     return replace(branch, extract_memory=branch.extract_memory or asked)

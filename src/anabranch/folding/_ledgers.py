@@ -1,9 +1,4 @@
-"""Runs each operation on branches in one transaction, and reports the operation's events.
-
-Only this module reads or writes the store, so no operation reaches another owner's records. This
-module also closes branches whose time is over, of any owner: all views of a service share the time
-of the last such look.
-"""
+"""Runs each operation on branches in one transaction, and closes overdue branches of any owner."""
 
 from __future__ import annotations
 
@@ -41,7 +36,6 @@ _duration = _meter.create_histogram(
 
 
 def record(event: BranchEvent) -> None:
-    """Record an event if the application has set up OpenTelemetry."""
     branch = event.branch
     _events.add(1, {"event": event.kind, "depth": branch.depth})
     if event.kind == "created":
@@ -75,11 +69,7 @@ BATCH = 100
 
 
 class Ledgers:
-    """Runs the operations of one service, each in a transaction of its store.
-
-    ``learn`` learns from an ended branch and its transcript, and returns whether it will; it is called
-    if the branch is marked for that. Errors of the ``listener`` are logged.
-    """
+    """Runs the operations of one service; ``learn`` gets ended branches with their transcripts."""
 
     def __init__(
         self,
@@ -108,15 +98,9 @@ class Ledgers:
     async def do(
         self, owner: Owner, operation: Callable[[Ledger], T], transcript: str | None = None
     ) -> tuple[T, bool]:
-        """Do an ``operation`` in one transaction, and report its events.
+        """Return the result of an ``operation`` on ``owner``'s records, and whether the memory learned.
 
-        Returns the operation's result, and whether the memory will learn from the ended branch. The
-        operation sees the records of ``owner``. ``transcript`` is the transcript of the branch
-        that the operation ends. Without a ``transcript``, the memory learns from overdue branches
-        in the background.
-
-        A refusal is committed as well, and then raised: the operation may have closed an overdue
-        branch first.
+        A refusal is committed before it is raised: the operation may have closed an overdue branch.
         """
         now, settings = self._clock.now(), self._settings
 
@@ -146,15 +130,11 @@ class Ledgers:
         return value, is_learned
 
     async def look_for_overdue(self) -> None:
-        """Close the branches whose time is over, unless a search was made recently."""
         if self._clock.now() - self._looked_at >= INTERVAL:
             await self.expire()
 
     async def expire(self) -> list[Branch]:
-        """Close the branches whose time is over, and delete old ones; return the closed branches.
-
-        The memory may still be learning from them afterwards (:meth:`all_learned`).
-        """
+        """Close overdue branches and delete old ones; the memory may learn from them afterwards."""
         closed: list[Branch] = []
         now = self._clock.now()
         self._looked_at = now

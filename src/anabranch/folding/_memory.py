@@ -1,7 +1,4 @@
-"""The memory of branches: its port, its use within a time limit, and a memory of notes.
-
-A failing or slow memory never fails a branch. Each caller has separate memories.
-"""
+"""The memory of branches; a failing or slow memory never fails a branch."""
 
 from __future__ import annotations
 
@@ -83,8 +80,6 @@ HANGING = 20
 
 
 class Injection:
-    """Recalls memories for new branches, and lets the ``memory``, if any, learn from ended branches."""
-
     def __init__(
         self, settings: FoldingSettings, memory: BranchMemory | MemoryOfCallers | None
     ) -> None:
@@ -103,7 +98,6 @@ class Injection:
         return self._memory is not None
 
     async def recall(self, branch: Branch, tokens: int) -> Sequence[InjectedItem]:
-        """Return the memories for a new branch whose description and prompt have ``tokens``."""
         settings = self._settings
         share = int(branch.budget_total * settings.injection_budget_ratio)
         allowance = min(share, branch.budget_total - tokens - 1)
@@ -138,7 +132,6 @@ class Injection:
         return memory.of(self._principal) if isinstance(memory, MemoryOfCallers) else memory
 
     async def _in_time(self, asking: Coroutine[Any, Any, T], seconds: float) -> T:
-        """Return the result of ``asking``, a request to the memory; after ``seconds``, raise an error."""
         task = asyncio.ensure_future(asking)
         try:
             await asyncio.wait({task}, timeout=seconds)
@@ -158,7 +151,6 @@ class Injection:
 
 
 def _within(items: Sequence[InjectedItem], allowance: int, limit: int) -> Sequence[InjectedItem]:
-    """Return the first items that fit the limits, because a memory may return too many."""
     fitting: list[InjectedItem] = []
     for item in items:
         if item.tokens <= allowance and len(fitting) < limit:

@@ -1,9 +1,6 @@
 """``BranchService``: creates, charges and closes branches for the tools of every host.
 
-The service checks its arguments, passes them to the ledger in one transaction, and then reports
-events. Any number of processes may have a service over one store. A service starts no task. An
-overdue branch is closed at the next look at it, when another branch needs its place, or by
-:meth:`BranchService.run` in the host.
+A service starts no task: the next look at an overdue branch closes it, or :meth:`BranchService.run`.
 """
 
 from __future__ import annotations
@@ -345,14 +342,12 @@ class BranchService:
         return value
 
     async def _learn(self, branch: Branch, transcript: str) -> bool:
-        """Let the memory of the branch's owner learn from the branch, whoever ended it."""
         view = self if branch.owner is None else self.of(branch.owner)
         return await view._injection.queue(branch, transcript)  # noqa: SLF001 - of this class
 
     # -- checks ------------------------------------------------------------------------------
 
     def _checked_numbers(self, budget: int | None, timeout: float | None) -> float:
-        """Check the budget and timeout of a new branch; return the timeout."""
         settings = self.settings
         timeout = settings.default_timeout_seconds if timeout is None else timeout
         if budget is not None and not 1 <= budget <= settings.max_budget:
@@ -366,11 +361,9 @@ class BranchService:
         return timeout
 
     def _session(self, session_id: str | None) -> str | None:
-        """Return the name under which the store has the session that a caller names."""
         checked = checked_id("session_id", session_id)
         return None if checked is None else self._owner.stored_name(checked)
 
     def _finding(self, branch_id: str | None, session_id: str | None) -> Callable[[Ledger], str]:
-        """Return a function that returns the id of the branch that a caller names."""
         this, stored = checked_id("branch_id", branch_id), self._session(session_id)
         return lambda ledger: ledger.find(this, stored)

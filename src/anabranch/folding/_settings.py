@@ -1,9 +1,4 @@
-"""The settings of context folding, from code, YAML or environment variables.
-
-``FoldingSettings.read(text)`` reads the section ``context_folding:`` of a YAML or JSON file,
-``FoldingSettings.from_environment()`` reads variables such as ``ANABRANCH_FOLDING_MAX_DEPTH``. One
-model validates all three sources, and refuses unknown names.
-"""
+"""The settings of context folding, from code, YAML or environment variables."""
 
 from __future__ import annotations
 
@@ -135,7 +130,6 @@ class FoldingSettings(BaseModel):
 
 
 def _section(text: str) -> dict[str, Any]:
-    """Return the settings in the section ``context_folding`` of a text, unvalidated."""
     document = _parsed(text)
     if document is None:
         return {}
@@ -146,11 +140,7 @@ def _section(text: str) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> dict[Any, Any] | None:
-    """Return the mapping in a YAML text; ``None`` for an empty text, ``{}`` for another type.
-
-    Raises:
-        ValueError: if the text is not YAML or, without a YAML parser, not JSON.
-    """
+    """Return the mapping in a YAML text; ``None`` for an empty text, ``{}`` for another type."""
     if not text.strip():
         return None
     try:

@@ -31,24 +31,19 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class BranchTexts:
-    """Checks and cleans texts; refuses a text whose search for secrets fails.
-
-    ``scrub`` removes secrets; ``None`` leaves texts unchanged.
-    """
+    """Checks and cleans texts; refuses a text whose search for secrets fails."""
 
     def __init__(self, settings: FoldingSettings, scrub: Scrubber | None) -> None:
         self._settings = settings
         self._scrub = scrub
 
     async def checked(self, field: str, text: str, limit: int) -> str:
-        """Return a text without control characters and secrets, after checking its length."""
         clean = _CONTROL.sub("", text)
         if not clean.strip() or len(clean) > limit:
             raise _unfit(field, clean, limit)
         return await self.scrubbed(field, clean)
 
     async def draft(self, partial: str | None) -> str | None:
-        """Return a branch's partial result without secrets, or ``None`` if it is blank."""
         clean = _CONTROL.sub("", partial or "")[: self._settings.max_message_length]
         return await self.scrubbed("partial", clean) if clean.strip() else None
 
@@ -67,7 +62,6 @@ class BranchTexts:
 
 
 def checked_id(field: str, given: str | None) -> str | None:
-    """Return the id that a caller gives, or ``None``, after checking its form."""
     if given is None:
         return None
     if not given.strip() or len(given) > MAX_ID:

@@ -1,9 +1,6 @@
 """The tools by which any agent, for example over MCP, does subtasks in branches.
 
-The tools depend on no connection: ids carry all state, and the first branch begins a session. A
-session and its branches belong to the principal that has created them, if callers are
-distinguished. Such a host shows its model any context it likes. So this package counts only the
-tokens that pass through these tools, and those that ``branch_report`` reports.
+A host shows its model any context, so only tokens of these tools and reported tokens count.
 """
 
 from __future__ import annotations
@@ -96,7 +93,6 @@ _SAME = (
 
 
 def warning_of(branch: Branch) -> str | None:
-    """Return the warning for the model if most of the branch's budget is used, or ``None``."""
     if not (branch.is_open and branch.warned):
         return None
     used = f"{branch.budget_used} of {branch.budget_total} tokens are used"
@@ -226,7 +222,6 @@ def folding_tools(branches: BranchService) -> list[Tool[Any]]:
 
 
 def _show(shown: Tool[Any], name: str, default: float, most: float) -> None:
-    """Add a number's default and maximum to a tool's schema; the service enforces the maximum."""
     schema = shown.input_schema["properties"][name]
     schema["default"] = default
     schema["description"] += f" At most {most:g}; by default {default:g}."

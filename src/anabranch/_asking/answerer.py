@@ -1,9 +1,4 @@
-"""The port for answers to a tool's questions: from a test, a terminal, a chat, or an MCP client.
-
-Every edge that answers questions in this process takes an :class:`Answerer`: ``run_tool``, the
-client side of MCP, the saga client, an agent, and the replay checker. :func:`answer_all` has an
-answerer answer the asks of a round.
-"""
+"""The port for answers to a tool's questions: from a test, a terminal, a chat, or an MCP client."""
 
 from __future__ import annotations
 
@@ -121,7 +116,6 @@ class Forwarding:
 
 
 async def answer(answerer: Answerer, ask: Ask) -> Answer:
-    """Return the answer of ``answerer`` to ``ask``; an :class:`AnswerError` becomes the answer."""
     try:
         if ask.kind == "sample":
             sampled = await answerer.sample(ask.request, step_id=ask.step_id)
@@ -135,7 +129,6 @@ async def answer(answerer: Answerer, ask: Ask) -> Answer:
 async def answer_all(
     answerer: Answerer, asks: Collection[Ask], clock: Clock, until: float | None
 ) -> dict[str, Answer]:
-    """Return the answers of ``answerer`` by step: all, or those that arrive before ``until``."""
     given: dict[str, Answer] = {}
 
     async def answer_each() -> None:
@@ -152,7 +145,7 @@ async def answer_all(
 def answer_of_error(
     kind: str, step_id: str, code: str | int, message: str, data: JsonValue = None
 ) -> Answer:
-    """Return the answer for a client's error. A user's refusal of a question becomes a decline."""
+    """Return the answer for a client's error: a decline if a user has refused a question."""
     if kind != "sample" and code == REFUSED:
         return Answer({"action": "decline"})
     failed = StepFailed(step_id, str(code), message, from_client=True, data=data)

@@ -1,8 +1,4 @@
-"""The policy of a client that lets servers ask its model, and the answerer that enforces it.
-
-The protocol recommends that a user approves samples, and that the client limits their rate. A
-refused sample gets an error with the reason; a question for the user always passes.
-"""
+"""The policy of a client that lets servers ask its model, and the answerer that enforces it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""The loop of ``ctx.converse``, and the checks of the messages and tools that an author passes.
+"""The loop of ``ctx.converse``, which an author could write with ``sample`` and ``call_tool``.
 
-``converse`` is a loop that an author could write: samples with ``messages=``, and ``call_tool`` for
-each tool call of the model. So its steps have separate ids, and it is replayed, limited and folded
-like any code. The messages of the loop are added when the model has answered, like the messages of
-a prompt.
+So its steps have separate ids, and it is replayed, limited and folded like any code.
 """
 
 from __future__ import annotations
@@ -43,8 +40,6 @@ Role = Literal["user", "assistant"]
 
 
 class Speaking(Protocol):
-    """The operations of a branch's context that ``converse`` uses."""
-
     tools: dict[str, Runnable[Any]]
 
     @property
@@ -85,10 +80,7 @@ def checked_tools(tools: object) -> tuple[Runnable[Any], ...]:
 
 @dataclass(slots=True)
 class Talk:
-    """One ``ctx.converse``, which begins with ``messages``; the last of them is its prompt.
-
-    ``view`` returns the context of the branch with other messages.
-    """
+    """One ``ctx.converse``; ``view`` returns the context of the branch with other messages."""
 
     path: str
     view: Callable[[tuple[Message, ...]], Speaking]
@@ -98,7 +90,6 @@ class Talk:
     options: SampleOptions
 
     async def run(self, adding: Callable[[tuple[Message, ...]], None]) -> SampleResult[None]:
-        """Ask the model until it calls no tool; return its last reply. ``adding`` gets all messages."""
         start, used = len(self.messages) - 1, _ids_in(self.messages)
         for _ in range(self.max_rounds):
             here = self.view(self.messages)
@@ -123,7 +114,6 @@ class Talk:
     def _result(
         self, here: Speaking, use: ToolUseBlock, *, cut: bool
     ) -> Awaitable[ToolResultBlock]:
-        """Start the tool call ``use``; return an operation that awaits the call's result."""
         operation, failure = None, CUT
         if use.malformed is not None and not cut:
             failure = refusal(use.name, use.malformed)
@@ -138,7 +128,6 @@ class Talk:
 async def _returned(
     use: ToolUseBlock, tool: Runnable[Any] | None, operation: Awaitable[Any] | None, failure: str
 ) -> ToolResultBlock:
-    """Return the result of ``use``: the value of ``operation``, or the reason for its failure."""
     if tool is not None and operation is not None:
         try:
             value = codec_of(tool.returned_by).encode(use.name, await operation)
@@ -158,8 +147,6 @@ def _ids_in(messages: tuple[Message, ...]) -> set[str]:
 
 
 def _with_own_ids(content: tuple[Block, ...], used: set[str]) -> tuple[Block, ...]:
-    """Return ``content`` with an id for each tool use that is not in ``used``, and add the ids there."""
-
     def own(block: Block) -> Block:
         if not isinstance(block, ToolUseBlock):
             return block

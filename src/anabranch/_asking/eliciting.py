@@ -1,8 +1,4 @@
-"""Questions to the user: one ``ctx.elicit(...)`` as requests, repeated until the answer fits.
-
-An answer becomes ``Accepted``, ``Declined`` or ``Cancelled``. An edge shows the question. The
-module also runs ``ctx.elicit_url(...)``, which sends the user to a page.
-"""
+"""Questions to the user: one ``ctx.elicit(...)`` as requests, repeated until the answer fits."""
 
 from __future__ import annotations
 
@@ -45,15 +41,11 @@ END = ".)"
 
 
 def asked_again(message: str, reason: str) -> str:
-    """Return ``message`` with the reason why the last answer did not fit."""
     return f"{message}{REASON}{reason}{END}"
 
 
 def fields_asked_again(message: str, names: Container[str]) -> tuple[str, set[str]]:
-    """Split a repeated question into its message, and the fields that its reason names.
-
-    No field is returned if the question is new, or if its reason refers to no field.
-    """
+    """Split a repeated question into its message and the fields that its reason names, if any."""
     asked, _, reason = message.removesuffix(END).partition(REASON)
     parts = (problem.partition(":")[0].partition(".")[0] for problem in reason.split("; "))
     return asked if reason else message, {name for name in parts if name in names}
@@ -76,7 +68,6 @@ class ElicitJob(NamedTuple):
     context: JsonValue = None
 
     def request(self, message: str, step_id: str) -> ElicitRequest:
-        """Return the question to ask, if the host allows it."""
         self.host.require("elicitation")
         _check_allowed(self.call, self.host, self.scope, step_id)
         return ElicitRequest(
@@ -90,7 +81,6 @@ class ElicitJob(NamedTuple):
 def find_question(
     question: Elicitation[Any] | type[BaseModel] | str, declared: Mapping[str, Elicitation[Any]]
 ) -> tuple[str | None, type[BaseModel]]:
-    """Return the key, if the question has one, and the model of its answer."""
     if isinstance(question, str):
         if question not in declared:
             known = ", ".join(sorted(declared)) or "none"
@@ -105,7 +95,6 @@ def find_question(
 
 
 def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> None:
-    """Check that the host can show a question, and that the branch may ask it now."""
     if call.cursor.is_pending(step_id):  # the host allowed the question in an earlier round
         return
     capabilities, branch = host.capabilities, scope.branch
@@ -117,10 +106,7 @@ def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> N
 
 
 async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
-    """Ask, and ask again with the reason while the answer does not fit, at most three times.
-
-    An answer to a question that has changed since does not count.
-    """
+    """Ask, and ask again with the reason while the answer does not fit, at most three times."""
     message, call, scope, step_id = job.message, job.call, job.scope, job.step_id
     attempt = misfits = 0
     while True:
@@ -144,11 +130,6 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
 
 
 def _result(job: ElicitJob, step_id: str, value: JsonValue) -> ElicitResult[Any]:
-    """Return the result of the elicitation for a user's reply to the attempt ``step_id``.
-
-    Raises:
-        ValidationError: if ``value`` is no reply, or does not fit the model.
-    """
     action, given = _read(value)
     if action != "accept":
         return Declined() if action == "decline" else Cancelled()
@@ -159,11 +140,6 @@ def _result(job: ElicitJob, step_id: str, value: JsonValue) -> ElicitResult[Any]
 
 
 def _read(value: JsonValue) -> tuple[str, object]:
-    """Return the user's action, and the content.
-
-    Raises:
-        ValidationError: if ``value`` is not a reply.
-    """
     if isinstance(value, dict) and value.get("action") == "accept":  # nearly always
         content = value.get("content")
         if isinstance(content, dict):
@@ -173,11 +149,7 @@ def _read(value: JsonValue) -> tuple[str, object]:
 
 
 def _filled_in(model: type[BaseModel], given: object) -> BaseModel:
-    """Return the form's content; if it does not fit, convert values whose meaning is clear.
-
-    Raises:
-        ValidationError: if the content does not fit after the conversion either.
-    """
+    """Return the form's content; if it does not fit, convert values whose meaning is clear."""
     try:
         return _validated(model, given)
     except ValidationError as problem:
@@ -229,7 +201,6 @@ def _form_fingerprint(model: type[BaseModel]) -> str:
 async def run_elicit_url(
     call: Call[Any], host: Host, scope: Scope, step_id: str, message: str, url: str
 ) -> Accepted[None] | Declined | Cancelled:
-    """Send the user to ``url``; ask again, like :func:`run_elicit`, if the answer is not a reply."""
     host.require("elicitation.url")
     shown, attempt, misfits = message, 0, 0
 

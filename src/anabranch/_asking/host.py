@@ -1,7 +1,4 @@
-"""The capabilities that an edge offers to a tool, and the model of the server, if any.
-
-The module also has ``Runnable``, the part of a tool that ``call_tool`` needs.
-"""
+"""The capabilities and the server's model that an edge offers to a tool."""
 
 from __future__ import annotations
 
@@ -77,10 +74,8 @@ _EVERYTHING = Capabilities()
 class Host:
     """The capabilities that an edge offers to a tool, and the model of the server, if any.
 
-    ``own`` has the capabilities of the server's model. This model answers in place of the client's
-    or, with ``prefer_client``, only if the client cannot sample or refuses. ``unreachable`` means
-    that the connection carries no questions, whatever the client supports. ``principal`` is the
-    caller's name at this edge, or empty.
+    ``prefer_client``: the server's model, with its ``own`` capabilities, answers only if the client
+    cannot sample or refuses. ``unreachable``: the connection carries no questions.
     """
 
     capabilities: Capabilities = _EVERYTHING
@@ -91,31 +86,26 @@ class Host:
     principal: str = ""
 
     def asks_own_model(self, *names: str) -> bool:
-        """Return whether a sample that needs these capabilities goes to the server's model first."""
         if self.sampler is None:
             return False
         return not (self.prefer_client and all(map(self.capabilities.has, names)))
 
     def offers(self, name: str) -> bool:
-        """Return whether the client or the server's own model has the capability ``name``."""
         if self.capabilities.has(name):
             return True
         return self.sampler is not None and name in _SAMPLING and self.own.has(name)
 
     def require(self, *names: str) -> None:
-        """Raise the error of :meth:`refusal`, if there is one."""
         if (refusal := self.refusal(*names)) is not None:
             raise refusal
 
     def refusal(self, *names: str) -> CapabilityError | None:
-        """Return the error for the first of ``names`` that is not offered, or ``None``."""
         for name in names:
             if not self.offers(name):
                 return CapabilityError(name, unreachable=self.unreachable)
         return None
 
     async def respond(self, request: SampleRequest) -> Answer:
-        """Answer ``request`` with the server's own model; an error becomes the answer."""
         if self.sampler is None:
             raise CapabilityError("sampling")
         try:

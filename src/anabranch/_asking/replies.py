@@ -1,7 +1,6 @@
 """Reads a model's reply: the arguments of its tool calls, and a structured answer.
 
-The arguments of a tool are an object, and so is their schema. A form of another type, such as
-``list[str]``, is sent as the only property of an object, and read from that property.
+A form that is no object, such as ``list[str]``, is sent as the only property of an object.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ _SHOWN = 500
 
 
 def tool_use(use_id: str, name: str, arguments: str | Mapping[str, Any] | None) -> ToolUseBlock:
-    """Return the call with ``arguments`` as its input, or as ``malformed`` if they are not an object.
-
-    An absent value and ``null`` mean no arguments. An object inside a JSON text is read.
-    """
+    """Return the call with ``arguments`` as ``input``, or as ``malformed`` if they are not an object."""
     if isinstance(arguments, Mapping):
         return ToolUseBlock(id=use_id, name=name, input=dict(arguments))
     read = _object_in(arguments or "")
@@ -36,7 +32,6 @@ def tool_use(use_id: str, name: str, arguments: str | Mapping[str, Any] | None) 
 
 
 def refusal(use: str, malformed: str) -> str:
-    """Return the answer to a call of the tool ``use`` with ``malformed`` arguments, which did not run."""
     shown = malformed if len(malformed) <= _SHOWN else f"{malformed[:_SHOWN]}…"
     return (
         f"{use} was not run: its arguments must be one JSON object, and these are not: {shown}"
@@ -64,11 +59,7 @@ _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 @dataclass(frozen=True, slots=True)
 class WantedForm:
-    """The type of a structured answer.
-
-    ``tool_schema`` is the JSON Schema of the arguments of a tool whose call is the answer. ``drawn`` is
-    the codec of the type, if its defaults may differ from round to round.
-    """
+    """The type of a structured answer; ``drawn`` has the codec of defaults that differ each round."""
 
     adapter: TypeAdapter[Any]
     schema: dict[str, Any]
@@ -85,7 +76,6 @@ class WantedForm:
         return self.schema.get("type") == "object"
 
     def read(self, reply: SampleReply) -> tuple[Any, str | None]:
-        """Return the structured answer in a reply, and the problem with the reply, or ``None``."""
         given = [call for call in reply.tool_calls if call.name == SCHEMA_TOOL]
         try:
             if given and given[0].malformed is None:
@@ -117,7 +107,6 @@ class WantedForm:
             return self.adapter.validate_json(value)  # a list that is written as a text
 
     def _text(self, text: str) -> Any:  # noqa: ANN401 - of any type
-        """Return the structured answer in a text, which may be wrapped like arguments."""
         try:
             return self.adapter.validate_json(text)
         except ValidationError:
@@ -161,7 +150,6 @@ _cached = lru_cache(maxsize=256)(_made)
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object whose only property has ``schema``."""
     inner = {name: value for name, value in schema.items() if name != "$defs"}
     wrapped: dict[str, Any] = {
         "type": "object",

@@ -1,8 +1,4 @@
-"""Runs one ``ctx.sample(...)``: its requests to a model, its retries, and its tokens.
-
-A reply becomes a ``SampleResult``. The conversation that a prompt continues is in
-``conversation.py``. Answers come from an edge, or from the server's own ``Sampler``.
-"""
+"""Runs one ``ctx.sample(...)``: its requests to a model, its retries, and its tokens."""
 
 from __future__ import annotations
 
@@ -71,12 +67,11 @@ class SampleResult(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class SampleJob:
-    """The parameters of one ``ctx.sample``.
+    """The parameters of one ``ctx.sample``; ``form`` is not yet in ``request``.
 
-    The messages of ``request`` end with the prompt; ``form`` is not in it yet. A model needs the
-    capabilities ``needs`` to answer ``request``. ``place`` is the
-    place of prompt and reply in the conversation, 0 for none. ``answers_calls``: malformed tool
-    calls get a result each, so that the model need not repeat the reply.
+    Attributes:
+        place: the place of prompt and reply in the conversation, 0 for none.
+        answers_calls: malformed tool calls get a result each, so that the reply need not be repeated.
     """
 
     call: Call[Any]
@@ -98,7 +93,6 @@ def check_options(
     tools: object,
     tool_choice: object,
 ) -> None:
-    """Refuse options of ``ctx.sample`` that exclude each other."""
     if (prompt is None) == (messages is None):
         raise ValueError("sample() takes either a prompt or messages=")
     if schema is not None and (tools is not None or tool_choice is not None):
@@ -110,7 +104,6 @@ def check_options(
 
 
 def request_of(**fields: Any) -> SampleRequest:  # noqa: ANN401 - the author's, of any type
-    """Return the request with ``fields``; a field that is ``None`` was not given."""
     if not fields["messages"]:
         raise ValueError("sample(messages=…) needs at least one message")
     given = {name: value for name, value in fields.items() if value is not None}
@@ -145,10 +138,7 @@ _documents_in: IdentityMemo[Message, bool] = IdentityMemo(_has_document)
 
 
 async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult[Any]:
-    """Ask until the reply fits, at most three times.
-
-    A reply to a request that has changed meanwhile does not count.
-    """
+    """Ask until the reply fits, at most three times; a reply to a changed request does not count."""
     job.host.require(*job.needs)
     own = job.host.asks_own_model(*job.needs)
     messages, attempt, others = job.request.messages, 0, 0
@@ -203,7 +193,6 @@ def _request(job: SampleJob, messages: tuple[Message, ...], *, own: bool) -> Sam
 async def _ask(
     job: SampleJob, step_id: str, request: SampleRequest, *, own: bool
 ) -> SampleReply | None:
-    """Return the reply to ``request``; ``None`` if it answers an earlier form of the request."""
     call, branch = job.call, job.scope.branch
 
     def admitted() -> SampleRequest:
@@ -235,7 +224,6 @@ async def _ask(
 
 
 def _refused_reply(entry: Entry) -> SampleReply | None:
-    """Return the reply in a refused answer, whose tokens are spent, or ``None``."""
     try:
         return SampleReply.model_validate(entry.value)
     except ValidationError:
@@ -256,11 +244,7 @@ _message_fingerprints: IdentityMemo[Message, str] = IdentityMemo(_pin_message)
 
 
 def count_answers(journal: Journal) -> None:
-    """Reserve for each sample that was answered since the last round the tokens that it has used.
-
-    A sample is charged when the body reads the answer, possibly after the body has asked something
-    new.
-    """
+    """Reserve the tokens of answered samples, which are charged when the body reads the answers."""
     for step_id, (held, granted) in journal.reserved.items():
         if (entry := journal.entries.get(step_id)) is None:
             continue
@@ -275,12 +259,7 @@ def count_answers(journal: Journal) -> None:
 
 
 def _read(job: SampleJob, step_id: str, entry: Entry, *, own: bool) -> SampleReply:
-    """Return the reply in a recorded answer.
-
-    Raises:
-        StepFailed: if the answer is not a reply; recorded as the outcome, so that a replay ends the
-            same way.
-    """
+    """Return the reply in a recorded answer; record a failure, so that a replay ends the same way."""
     try:
         return SampleReply.model_validate(entry.value)
     except ValidationError as problem:
@@ -293,7 +272,6 @@ def _read(job: SampleJob, step_id: str, entry: Entry, *, own: bool) -> SampleRep
 
 
 def _check(job: SampleJob, reply: SampleReply) -> tuple[Any, str | None]:
-    """Return the parsed value, and the problem of the reply, if any."""
     if job.form is not None:
         return job.form.read(reply)
     if job.request.tool_choice == "required" and not reply.tool_calls:
@@ -331,10 +309,6 @@ def _result(job: SampleJob, reply: SampleReply, parsed: Any) -> SampleResult[Any
 
 
 def _as_history(result: SampleResult[Any], prompt: Message) -> tuple[Message, Message]:
-    """Return the two messages that a prompt-mode sample adds to the conversation.
-
-    The text mentions tool uses. Tool uses are not added as blocks: their results never enter this
-    conversation, and a provider refuses a tool use without a result.
-    """
+    """Return a prompt and its reply as text: a provider refuses a tool use without its result."""
     called = ", ".join(call.name for call in result.tool_calls)
     return prompt, assistant(result.text or f"(called {called})" if called else result.text or " ")

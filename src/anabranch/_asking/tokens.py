@@ -39,7 +39,6 @@ _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
 
 def picture_size(head: bytes) -> tuple[int, int] | None:
-    """Return the size in a PNG, JPEG, GIF or WebP image, or its beginning; ``None`` if unknown."""
     if head.startswith(_PNG):
         return _pair(head, 16, 4, "big")
     if head.startswith((b"GIF87a", b"GIF89a")):
@@ -72,7 +71,6 @@ def _webp(head: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg(head: bytes) -> tuple[int, int] | None:
-    """Return the size in the first segment of a JPEG that begins a frame."""
     at = len(_JPEG)
     while at + 4 <= len(head) and head[at] == _MARK:
         marker = head[at + 1]
@@ -136,7 +134,6 @@ def estimate_tokens(text: str) -> int:
 
 
 def usage_tokens(prompt: int, reply: SampleReply) -> int:
-    """Return the tokens of a reply: the provider's report, or else ``prompt`` plus an estimate."""
     reported = reply.usage.total_tokens if reply.usage else 0
     return reported or prompt + estimate_tokens(said(reply))
 
@@ -176,7 +173,6 @@ def _estimate_message(message: Message) -> int:
 
 
 def _media_tokens(block: Block) -> int:
-    """Return the tokens of an image, a sound or another file; 0 for all other blocks."""
     if isinstance(block, AudioBlock):
         return math.ceil(len(block.data) * 3 / 4 / _SOUND_BYTES_PER_TOKEN)
     if isinstance(block, FileBlock):
@@ -204,7 +200,6 @@ def _page_tokens(pages: int, size: int) -> int:
 
 
 def _reference_tokens(block: FileBlock) -> int:
-    """Return an estimate of the tokens of a file whose bytes are stored elsewhere."""
     if block.kind == "image":
         return _MOST_OF_PICTURE
     if block.kind == "audio":

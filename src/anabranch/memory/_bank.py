@@ -1,9 +1,4 @@
-"""``ReasoningBank``: the notes that one caller may read: the user's, and those of shared levels.
-
-The bank decides who sees and writes which memories, removes secrets before storing, and ranks the
-results of a search. Recording may fail. :meth:`ReasoningBank.recall` and
-:meth:`ReasoningBank.queue` serve branches and never fail, since a branch works without a memory.
-"""
+"""``ReasoningBank``: the notes that one caller may read: the user's, and those of shared levels."""
 
 from __future__ import annotations
 
@@ -303,10 +298,7 @@ class ReasoningBank:
             return False
 
     async def _bounded(self, text: str) -> str:
-        """Return a text without its secrets; cut off the beginning of a long text.
-
-        A search finds no secret that a cut runs through, so it covers more text than is stored.
-        """
+        """Return the end of a text; search more of it, since no search finds a secret that is cut."""
         if len(text) <= TRANSCRIPT:
             return await self.scrubber.clean(text)
         searched = await self.scrubber.clean(text[-TRANSCRIPT - _MARGIN :])
@@ -336,7 +328,6 @@ The function returns the bank of a principal, or of everyone where callers are n
 
 
 def bank_of(banks: Banks, principal: str | None) -> ReasoningBank:
-    """Return the memories of one caller; an empty ``principal`` stands for all callers."""
     if isinstance(banks, ReasoningBank):
         return banks.of(principal)
     return banks(principal or None)

@@ -1,13 +1,6 @@
 """The worker that learns from finished branches: judges them, and extracts and compares lessons.
 
-The worker leases a branch from the queue, and adds its lessons in the transaction that ends the
-lease. So a killed worker loses nothing, and no lesson is added twice. Another worker starts again
-when the lease has ended, or immediately if the worker was cancelled. A failing model is asked again
-later, a few times.
-
-A request to the model sends the branch as one JSON object, so that no text in it can end the data
-and begin an instruction. The reader takes the JSON in a reply and ignores the text around it. Known
-memories have numbers, and a reply may name only these.
+The transaction that ends a branch's lease adds its lessons, so a killed worker loses nothing.
 """
 
 from __future__ import annotations
@@ -154,7 +147,6 @@ class Distiller:
         )
 
     async def _known_to(self, queued: QueuedBranch) -> list[Memory]:
-        """Return the caller's memories on the branch's subject; the branch's own memories first."""
         branch, visible = queued.branch, queued.scopes.visible
         given = [await self._store.find(memory_id) for memory_id in branch.injected]
         words = words_of(f"{branch.description} {branch.prompt} {branch.message}")
@@ -165,7 +157,6 @@ class Distiller:
     async def _compared(
         self, lesson: Lesson, queued: QueuedBranch, known: Sequence[Memory]
     ) -> tuple[Relation, Memory | None]:
-        """Return how a lesson relates to known memories, as the model or the words tell."""
         about = lesson.known
         if lesson.relation is not None and about is not None:
             # A branch may not replace a memory that its caller shares with others.
@@ -231,10 +222,7 @@ class _Judgement(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson that a model has extracted, and its ``relation`` to the ``known`` memory.
-
-    The relation is ``None`` if the model names none.
-    """
+    """A lesson that a model has extracted; ``relation`` is ``None`` if the model names none."""
 
     draft: Draft
     relation: Relation | None = None
@@ -256,7 +244,6 @@ def judgement(branch: FinishedBranch) -> SampleRequest:
 
 
 def extraction(branch: FinishedBranch, outcome: Outcome, known: Sequence[Memory]) -> SampleRequest:
-    """Return the request to a model for the lessons of a branch, with the known memories."""
     shown = [
         {"number": number, **memory.model_dump(include={"title", "description", "content"})}
         for number, memory in enumerate(known, 1)
@@ -271,12 +258,10 @@ def _request(system_prompt: str, branch: FinishedBranch, **more: object) -> Samp
 
 
 def read_verdict(reply: SampleReply) -> Verdict:
-    """Return the outcome that the model's reply names; ``ValueError`` if there is none."""
     return answer_in(reply.text, _Judgement.model_validate_json).outcome
 
 
 def read_lessons(reply: SampleReply, known: Sequence[Memory]) -> list[Lesson]:
-    """Return the valid lessons in the model's reply; ``ValueError`` if it has no list."""
     lessons: list[Lesson] = []
     for each in answer_in(reply.text, _LISTED.validate_json):
         try:
@@ -287,7 +272,6 @@ def read_lessons(reply: SampleReply, known: Sequence[Memory]) -> list[Lesson]:
 
 
 def _related(item: JsonValue, known: Sequence[Memory]) -> tuple[Relation | None, Memory | None]:
-    """Return how a lesson relates to a known memory, and that memory; ``None`` if it is invalid."""
     try:
         compared = _Compared.model_validate(item)
     except ValidationError:

@@ -1,12 +1,6 @@
 """Memories, which are lessons from earlier work, and the scopes that own the memories.
 
-A draft's texts are validated on entry: not blank, and not too long. Texts are stored as written,
-and made printable when they are printed. Only NUL characters and lone surrogates are replaced,
-since not every database stores them.
-
-Two names of owners are equal only if their texts are. A name that would need cleaning is refused, so
-that no two callers get the same name. A level without a name does not exist, with one exception:
-callers who are not distinguished share one project without a name.
+A name that would need cleaning is refused, so that no two callers get the same name.
 """
 
 from __future__ import annotations
@@ -129,7 +123,6 @@ class Scopes(Shape):
 
 
 def _name_of(principal: str) -> str:
-    """Return a valid name for the user ``principal``, different for different users."""
     if principal and not principal.startswith(_DIGEST):
         try:
             return _NAME.validate_python(principal)

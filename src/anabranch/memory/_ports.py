@@ -1,7 +1,6 @@
 """The ports of the memory: its stores, their queue of finished branches, and its embedders.
 
-A memory never changes except for its votes. Scopes and confidence are filters: an excluded memory
-is not ranked, so it cannot displace a memory that the caller may see.
+An excluded memory is not ranked, so it cannot displace a memory that the caller may see.
 """
 
 from __future__ import annotations
@@ -66,14 +65,6 @@ class QueuedBranch(Shape):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The conditions that the memories found by a search must meet.
-
-    Attributes:
-        scopes: the allowed scopes; ``None`` for all.
-        min_confidence: the minimum confidence.
-        limit: the maximum number of memories.
-    """
-
     scopes: tuple[Scope, ...] | None = None
     min_confidence: float = 0.0
     limit: int = 10
@@ -81,15 +72,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """The changes to the memories after learning from a branch.
-
-    Attributes:
-        added: the new memories.
-        confirmed: memories that the branch has proved right; each gets a vote.
-        contradicted: memories that the branch has proved wrong; each gets a vote.
-        replaced: memories that new ones replace; they are deleted.
-        voter: the voter, as for :meth:`MemoryStore.rate`.
-    """
+    """The changes to the memories after learning from a branch; ``replaced`` memories are deleted."""
 
     added: Sequence[Memory] = ()
     confirmed: Sequence[str] = ()

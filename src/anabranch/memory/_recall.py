@@ -1,11 +1,6 @@
 """Combines rankings of memories, and chooses the memories that fit a branch's allowance.
 
-Memories are sent as data, one JSON object per line, so that the text of a memory cannot end the
-list. The heading asks the model to check them. Each memory names its level and the day of
-recording. The count of tokens is that of the sent text.
-
-Memories that are nearly the same count once: the newest that fits takes the place of the most
-relevant.
+Each memory is one JSON object, so that its text cannot end the list.
 """
 
 from __future__ import annotations
@@ -65,7 +60,6 @@ class Recall(Shape):
 
 
 def fused(rankings: Iterable[Sequence[Memory]]) -> list[Memory]:
-    """Return one ranking that combines ``rankings`` of memories, by reciprocal rank fusion."""
     scores: dict[str, float] = {}
     found: dict[str, Memory] = {}
     for ranking in rankings:
@@ -76,10 +70,7 @@ def fused(rankings: Iterable[Sequence[Memory]]) -> list[Memory]:
 
 
 def packed(memories: Iterable[Memory], *, allowance: int, limit: int) -> Recall:
-    """Return the memories that fit ``allowance`` and ``limit``, in order; skip too large ones.
-
-    Of memories that are nearly the same, only the newest that fits is returned.
-    """
+    """Return the fitting memories in order; of nearly equal ones, only the newest that fits."""
     items: list[InjectedMemory] = []
     left = allowance
     for group in _alike(memories):
@@ -94,7 +85,6 @@ def packed(memories: Iterable[Memory], *, allowance: int, limit: int) -> Recall:
 
 
 def _alike(memories: Iterable[Memory]) -> list[list[Memory]]:
-    """Return groups of memories that say nearly the same, each with the newest first."""
     groups: list[tuple[frozenset[str], list[Memory]]] = []
     for memory in memories:
         stems = stems_of(memory.lesson)

@@ -1,12 +1,7 @@
-"""Finds and replaces secrets in texts that leave a branch or enter the memory.
+"""Finds and replaces secrets in texts that leave a branch or enter the memory; fails closed.
 
-The patterns come from ``detect-secrets`` and from the tables below. The search fails closed: if it
-fails, the whole text is withheld. Some patterns of the library take quadratic time, so the library
-searches parts of long lines; our patterns search the whole text.
-
-Some parts of the library are unused. The search by entropy and the search for IP addresses also
-match identifiers, digests and addresses that a branch may have to report. The library's pattern for
-passwords in URLs hides the host, which our pattern leaves readable.
+Some patterns of ``detect-secrets`` take quadratic time, so it searches parts of long lines. Its
+search by entropy or for IP addresses would match values that a branch has to report.
 """
 
 from __future__ import annotations
@@ -60,7 +55,6 @@ _NAMES = (
 
 
 def _secret(characters: str, least: int, before: str = "") -> str:
-    """Return a pattern of a secret: at least ``least`` ``characters``, but not ``[REDACTED]``."""
     return rf"(?P<secret>(?!\[REDACTED\](?!{characters})){before}{characters}{{{least},}})"
 
 
@@ -69,7 +63,6 @@ _WITH_DIGIT = _secret(r"[^\s\"',;()]", 6, r"(?=[^\s\"',;()]{0,64}\d)")
 
 
 def _quoted(before: str) -> Iterator[re.Pattern[str]]:
-    """Yield the patterns of a quoted secret, which may contain blanks, after ``before``."""
     for quote in "\"'":
         secret = _secret(rf"[^{quote}\n]", 4)
         yield re.compile(f"{before % quote}{secret}", re.IGNORECASE)
@@ -97,7 +90,6 @@ _COMMANDS = (
 
 
 def _options(before: str) -> Iterator[re.Pattern[str]]:
-    """Yield the patterns of a secret after a command-line option, which ``before`` matches."""
     for quote in "\"'":
         yield re.compile(before % quote + _secret(rf"[^{quote}\n]", 2))
     yield re.compile(before % "" + _secret(r"[^\s\"'`<>]", 2))
@@ -182,7 +174,6 @@ _PATTERNS = (
 
 
 def pattern_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each secret that one of our patterns matches."""
     for pattern in _PATTERNS:
         for match in pattern.finditer(text):
             yield match.span("secret")
@@ -236,7 +227,6 @@ class Scrubbed:
 
 
 def find_secrets(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each secret in ``text``; needs the extra ``memory``."""
     yield from pattern_spans(text)
     start = 0
     for line in text.splitlines(keepends=True):
@@ -316,7 +306,6 @@ def _plugins() -> tuple[BasePlugin, ...]:
 
 
 def _spans(plugin: BasePlugin, text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each text that a pattern of ``plugin`` matches."""
     patterns = getattr(plugin, "denylist", None)
     if patterns is None:
         yield from _reported(plugin, text)
@@ -328,7 +317,6 @@ def _spans(plugin: BasePlugin, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _reported(plugin: BasePlugin, text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each secret that ``plugin``, which has no patterns, reports."""
     start = 0
     while found := [secret for secret in plugin.analyze_string(text[start:]) if secret]:
         places = [(text.index(secret, start), len(secret)) for secret in found]

@@ -1,13 +1,6 @@
 """Splits texts into the words of a search, and compares lessons by their words.
 
-A term is a word or, in scripts without spaces, a short run of characters (a gram).
-
-Two lessons are the same if they have the same words in the same order. Any other difference, such
-as a number, a name or a negation, may change their meaning. Two lessons are opposites if they
-differ only in an English negation. Case, white space, and punctuation around words do not count.
-
-Two lessons are nearly the same if they share most of their search terms: one lesson in other words,
-or a fact that has changed. This module does not decide which of the two is right.
+Lessons that are nearly the same may differ in a negation, a number or a name.
 """
 
 from __future__ import annotations
@@ -44,7 +37,6 @@ _FILLERS = "\u034f\u0640\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\u
 
 
 def folded(text: str) -> str:
-    """Return ``text`` in lower case and without accents, as a search compares texts."""
     if text.isascii():
         return text.lower()
     plain = normalize("NFKD", text).casefold()
@@ -52,10 +44,7 @@ def folded(text: str) -> str:
 
 
 def indexed(text: str) -> str:
-    """Return the search terms of a note for the index, separated by blanks.
-
-    A question may be shorter than a gram, so the index has shorter grams as well.
-    """
+    """Return the index terms of a note; a question may be shorter than a gram, so all lengths count."""
     return " ".join(
         term
         for run, size in _runs(text)
@@ -65,7 +54,6 @@ def indexed(text: str) -> str:
 
 
 def _runs(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the runs of characters of one script, each with the length of its search terms."""
     plain = folded(text)
     if plain.isascii():  # the common case, in a tenth of the time
         yield from ((word, _WORD) for word in _ASCII.findall(plain))
@@ -84,7 +72,6 @@ def _cut(run: str, length: int, size: int) -> Iterator[str]:
 
 @lru_cache(4_096)
 def _size(char: str) -> int:
-    """Return the length of search terms in a character's script; 0 for a separator."""
     if category(char)[0] not in "LMN":
         return 0
     code = ord(char)
@@ -121,11 +108,7 @@ _NAME = re.compile(r"(?<![0-9A-Za-z'\u2019])(?:[A-Z](?![0-9A-Za-z])|[a-z](?=[+#]
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words to search for in a search for ``text``, each once, in order.
-
-    Case, accents and compatibility forms are folded. In a script without spaces, each two or three
-    neighbouring characters count as one word. One letter is a word if it is a name, such as R or C++.
-    """
+    """Return the words to search for, each once; one letter is a word if it is a name, such as R."""
     names = {name.lower() for name in _NAME.findall(text)}
     terms = (term for run, size in _runs(text) for term in _cut(run, min(size, len(run)), size))
     return [
@@ -148,24 +131,20 @@ _CONTRACTED = re.compile(r"n['\u2019]t$")
 
 
 def is_same(one: str, other: str) -> bool:
-    """Return whether two lessons say the same, compared word by word."""
     return _words(one) == _words(other)
 
 
 def is_opposite(one: str, other: str) -> bool:
-    """Return whether one lesson forbids what the other advises."""
     first, second = _words(one), _words(other)
     is_denied = any(map(_denies, first)) != any(map(_denies, second))
     return is_denied and _asserted(first) == _asserted(second)
 
 
 def stems_of(text: str) -> frozenset[str]:
-    """Return the words of a lesson without their endings, for :func:`is_near`."""
     return frozenset(_ENDING.sub("", word) for word in words_of(text))
 
 
 def is_near(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Return whether two lessons, given as sets of words, share most of their words."""
     return 2 * len(one & other) >= _SHARED * (len(one) + len(other)) > 0
 
 
@@ -174,7 +153,6 @@ def _words(text: str) -> list[str]:
 
 
 def _bare(word: str) -> str:
-    """Return a word without punctuation around it; keep a word of punctuation alone."""
     return word.rstrip(_AFTER).lstrip(_BEFORE) if any(map(str.isalnum, word)) else word
 
 
@@ -183,6 +161,5 @@ def _denies(word: str) -> bool:
 
 
 def _asserted(words: list[str]) -> list[str]:
-    """Return ``words`` without words that only affirm or deny, such as ``not``."""
     bare = (_CONTRACTED.sub("", word) for word in words)
     return [word for word in bare if word not in _DENIES and word not in _AFFIRMS]

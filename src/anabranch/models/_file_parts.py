@@ -1,8 +1,6 @@
 """Converts images, sounds and documents to parts of a provider's request, or to text.
 
-pydantic-ai knows the files that a model takes. A URL is sent as a URL only to a provider that
-fetches it itself. For the others, pydantic-ai would fetch it in this process, from any address that
-a user names.
+A URL is sent only to a provider that fetches it: this process must not fetch a user's address.
 """
 
 from __future__ import annotations
@@ -48,11 +46,7 @@ _SOUNDS: Final[Mapping[str, frozenset[str]]] = {"google": AUDIO, "google-cloud":
 
 @dataclass(frozen=True)
 class TakenFiles:
-    """The kinds of files that a model accepts; ``None`` stands for all types.
-
-    ``result_documents`` tells whether results of tools may have the documents. ``urls`` has the
-    kinds and types of files whose URLs the provider fetches.
-    """
+    """The kinds of files that a model accepts; ``None`` stands for all types."""
 
     images: bool = True
     sounds: frozenset[str] | None = None
@@ -61,7 +55,6 @@ class TakenFiles:
     urls: frozenset[str] = frozenset()
 
     def has(self, mime_type: str) -> bool:
-        """Return whether the model takes files of a type; a text file is sent as text."""
         match mime_type.partition("/")[0]:
             case "image":
                 return self.images
@@ -74,7 +67,6 @@ class TakenFiles:
 
 
 ANY: Final = TakenFiles()
-"""The files of a model that takes all files, and whose provider fetches no URL."""
 
 
 def taken_files(model: Model[Any]) -> TakenFiles:
@@ -93,10 +85,7 @@ def taken_files(model: Model[Any]) -> TakenFiles:
 def file_part(
     block: Media, taken: TakenFiles = ANY, *, in_result: bool = False
 ) -> ai.BinaryContent | ai.ImageUrl | ai.DocumentUrl | str:
-    """Return a file in the form that the model takes, in a message or a tool's result.
-
-    A file that the model does not take becomes its name.
-    """
+    """Return a file in the form that the model takes, or else its name."""
     if isinstance(block, FileBlock):
         return _address(block, taken) or file_line(block)
     data = base64.b64decode(block.data)
@@ -116,7 +105,6 @@ def file_part(
 
 
 def _address(block: FileBlock, taken: TakenFiles) -> ai.ImageUrl | ai.DocumentUrl | None:
-    """Return the part for a URL that the provider fetches itself, or ``None`` for any other."""
     if block.url is None:
         return None
     if block.kind == "image" and taken.images and "image" in taken.urls:

@@ -1,13 +1,6 @@
-"""The protocol of models: ``StreamingSampler``, an adapter for other samplers, and the errors of models.
+"""The protocol of models: ``StreamingSampler``, an adapter for other samplers, and their errors.
 
-    async with model.stream(request) as stream:
-        async for text in stream:
-            show(text)
-    stream.reply
-
-Entering the stream sends the request, iterating yields the text as it arrives, and leaving closes
-the provider's stream. At any time, ``reply`` has the part received so far, so that an interrupted turn
-can store it. Providers decide how to divide the text.
+Entering a stream sends the request; at any time, ``reply`` has the part received so far.
 """
 
 from __future__ import annotations
@@ -68,7 +61,6 @@ class ProviderError(ModelError):
 
 
 def ended_at_stop(reply: SampleReply, request: SampleRequest) -> SampleReply:
-    """Return ``reply``, cut at the first of the stop sequences of ``request``."""
     stops = request.stop_sequences or ()
     for index, block in enumerate(reply.content):
         text = block.text if isinstance(block, TextBlock) else ""
@@ -122,7 +114,6 @@ def as_streaming(sampler: Sampler) -> StreamingSampler:
 
 
 def interrupted(reply: SampleReply, content: Iterable[Block]) -> SampleReply:
-    """Return ``reply`` cut to the ``content`` that arrived, marked as interrupted."""
     received = tuple(block for block in content if not isinstance(block, ToolUseBlock))
     return reply.model_copy(
         update={"content": received or (TextBlock(text=""),), "stop_reason": INTERRUPTED}
@@ -130,8 +121,6 @@ def interrupted(reply: SampleReply, content: Iterable[Block]) -> SampleReply:
 
 
 class ReplyInPieces:
-    """A :class:`SampleStream` of the whole ``reply``, whose text is in ``pieces``."""
-
     def __init__(self, reply: SampleReply, pieces: Iterable[str]) -> None:
         self._whole = reply
         self._pieces = iter([piece for piece in pieces if piece])
@@ -139,7 +128,6 @@ class ReplyInPieces:
         self._ended = False
 
     def __aiter__(self) -> ReplyInPieces:
-        """Return this stream, which can be iterated over once."""
         return self
 
     async def __anext__(self) -> str:
@@ -154,15 +142,12 @@ class ReplyInPieces:
 
     @property
     def reply(self) -> SampleReply:
-        """See :class:`SampleStream`. The usage is for the whole reply, which was charged."""
         if self._ended:
             return self._whole
         return interrupted(self._whole, [TextBlock(text=self._yielded)])
 
 
 class _InOnePiece:
-    """Adapts a sampler that does not stream: each reply arrives in one piece."""
-
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
 

@@ -1,11 +1,6 @@
-"""Maps pydantic-ai's exceptions to ``ModelError`` and ``ProviderError``, with the block that was refused.
+"""Maps pydantic-ai's exceptions to ``ModelError`` and ``ProviderError``, with the refused block.
 
-For each kind of exception, one sentence names the problem and one the remedy. The message quotes
-the provider, shortened; the exception of the provider's client is the cause.
-
-A refusal may name an item of the request. A provider numbers the items: its list of messages, and the
-blocks in each. The adapter makes this list, and it differs from ours. So this module looks the item
-up in the request, and then finds the block with the same content.
+The provider numbers the items of its own request, so the block is found there by its content.
 """
 
 from __future__ import annotations
@@ -73,7 +68,6 @@ _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
 
 @contextmanager
 def mapped_errors(model: str, messages: Sequence[Message] = ()) -> Generator[None]:
-    """Map the exceptions of a provider's client to ``ProviderError``, and misuse to ``ModelError``."""
     try:
         yield
     except ai.ModelAPIError as error:
@@ -91,7 +85,6 @@ def mapped_errors(model: str, messages: Sequence[Message] = ()) -> Generator[Non
 
 
 def incomplete_reply(model: str) -> ProviderError:
-    """Return the error for a stream that ended normally before the reply was complete."""
     return ProviderError(f"{model} broke off in the middle of a reply. Ask again.", passing=True)
 
 
@@ -138,11 +131,7 @@ _STEP: Final = re.compile(r"\w+")
 def _refused_place(
     error: BaseException, said: Sequence[str], messages: Sequence[Message]
 ) -> tuple[int, ...] | None:
-    """Return the numbers of the message and block that the error names, or ``None``.
-
-    ``error`` has the client's request. ``said`` are the provider's texts that may name an item of
-    it.
-    """
+    """Return the numbers of the message and block that the error names, or ``None``."""
     body = _body(error)
     for path in (found[0] for text in said for found in _PATH.finditer(text)):
         for item in reversed(_items(body, _STEP.findall(path))):
@@ -160,7 +149,6 @@ def _body(error: BaseException) -> object:
 
 
 def _items(body: object, steps: Sequence[str]) -> list[object]:
-    """Follow ``steps`` into ``body``; return the list members on the way, the innermost last."""
     items: list[object] = []
     found = body
     for step in steps:
@@ -177,7 +165,6 @@ def _items(body: object, steps: Sequence[str]) -> list[object]:
 
 
 def _places(item: object, messages: Sequence[Message]) -> list[tuple[int, ...]]:
-    """Return the places in ``messages`` of the item's images, else reasoning, else texts."""
     texts = [*_texts(item)]
     whole, joined = set(texts), "\n".join(texts)
     media: list[tuple[int, ...]] = []
@@ -203,7 +190,6 @@ def _blocks(messages: Sequence[Message]) -> Iterator[tuple[tuple[int, ...], Bloc
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Yield the texts in a JSON value, except those of its ``type`` and ``role``."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

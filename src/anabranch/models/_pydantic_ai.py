@@ -1,9 +1,6 @@
-"""The adapters for models of providers, over pydantic-ai: its ``direct`` interface, and its embeddings.
+"""The adapters for models of providers, over pydantic-ai's ``direct`` interface and embeddings.
 
-One sample is one request and one reply, awaited whole or streamed. pydantic-ai's ``Agent``, with
-its loops and validation, is not used. The provider's client retries requests that were rejected
-before a reply began. The module needs the extra ``models``. Only ``anabranch.models`` imports it, when
-a model is opened, because the import takes a second.
+Imported only when a model is opened, because the import takes a second.
 """
 
 from __future__ import annotations
@@ -40,11 +37,6 @@ FORCE = "Answer by calling one of the tools."
 
 
 def find_model(name: str) -> Model[Any]:
-    """Return pydantic-ai's model called ``name``.
-
-    Raises:
-        ModelError: if the name is unknown, or the provider is not set up on this machine.
-    """
     try:
         return infer_model(name, provider_factory=_provider)
     except ValueError as error:
@@ -57,7 +49,6 @@ _SET_KEY: Final = re.compile(r"Set the `(\w+)` environment variable or pass it v
 
 
 def _reason(error: Exception) -> str:
-    """Return the text of ``error``; without the advice to users of Pydantic AI if a key is missing."""
     missing = _SET_KEY.match(str(error))
     if missing is None:
         return str(error)
@@ -75,8 +66,6 @@ def _provider(name: str) -> Provider[Any]:
 
 @dataclass(frozen=True)
 class _ProviderRequest:
-    """A request in pydantic-ai's types, with the data for reading its reply."""
-
     model: Model[Any]
     messages: list[ai.ModelMessage]
     settings: ModelSettings
@@ -98,14 +87,10 @@ class ProviderModel:
 
     Args:
         model: the default model.
-        others: models that a request can prefer: a hint in ``model_preferences`` that is part of a
-            model's name chooses that model. Other hints are ignored.
-        timeout: maximum seconds of silence from the provider; ``None`` for the default of its
-            client.
-        retries: maximum repetitions of a rejected or lost request, with growing pauses;
-            ``None`` for the client's default, usually 2.
-        cache: ask the provider to store tools, system prompt and messages in its prompt cache. A
-            provider that always does so is not affected.
+        others: models that a request chooses by a hint that is part of the model's name.
+        timeout: maximum seconds of silence from the provider; ``None`` for its client's default.
+        retries: maximum repetitions of a rejected or lost request; ``None`` for the client's default.
+        cache: ask the provider to store tools, system prompt and messages in its prompt cache.
     """
 
     def __init__(
@@ -126,21 +111,13 @@ class ProviderModel:
 
     @property
     def most_tools(self) -> int | None:
-        """Maximum tools of a request, whichever model answers; ``None`` for no limit."""
         limits = [most_tools(model.system) for model in self._models]
         return min((each for each in limits if each is not None), default=None)
 
     def takes(self, mime_type: str) -> bool:
-        """Return whether all models take files of this type; a file of another type is named in text."""
         return all(taken_files(model).has(mime_type) for model in self._models)
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Make one request to the provider and return its reply.
-
-        Raises:
-            ModelError: if the conversation has content that no provider accepts.
-            ProviderError: if the provider did not answer.
-        """
         asked = self._prepared(request)
         with mapped_errors(asked.name, asked.asked.messages):
             response = await model_request(
@@ -153,12 +130,6 @@ class ProviderModel:
 
     @asynccontextmanager
     async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
-        """Make one request to the provider and stream its reply.
-
-        Raises:
-            ModelError: if the conversation has content that no provider accepts.
-            ProviderError: if the provider failed; also during the iteration.
-        """
         asked = self._prepared(request)
         opening = model_request_stream(
             asked.model,
@@ -214,8 +185,6 @@ class ProviderModel:
 
 
 class _ProviderStream:
-    """A ``SampleStream`` over pydantic-ai's ``StreamedResponse``."""
-
     def __init__(self, asked: _ProviderRequest, response: StreamedResponse) -> None:
         self._asked = asked
         self._response = response
@@ -252,11 +221,7 @@ def _text_of(event: ai.ModelResponseStreamEvent) -> str:
 
 
 def _is_incomplete(response: StreamedResponse) -> bool:
-    """Return whether a stream ended before the reply was complete.
-
-    A proxy, for example, can close a connection regularly in the middle of a reply; then there is
-    no finish reason. Models without a connection never give one.
-    """
+    """Return whether a stream ended before the reply was complete, as a proxy may end it regularly."""
     reason = response.finish_reason or (response.provider_details or {}).get("finish_reason")
     return response.state == "incomplete" or (response.provider_url is not None and not reason)
 
@@ -281,7 +246,6 @@ def _hints(request: SampleRequest) -> Iterator[str]:
 
 
 def _can_be_forced(model: Model[Any]) -> bool:
-    """Return whether the model accepts a forced tool choice; some new models reject such requests."""
     profile = model.profile
     return profile.get("supports_forced_tool_choice", True) and (
         profile.get("supports_forced_tool_choice_with_thinking", True)
@@ -290,17 +254,11 @@ def _can_be_forced(model: Model[Any]) -> bool:
 
 
 def _unforced(request: SampleRequest) -> SampleRequest:
-    """Return the request with an instruction in place of the forced choice.
-
-    The model may then reply without a tool call; the caller checks the reply in any case.
-    """
     system = f"{request.system_prompt}\n\n{FORCE}" if request.system_prompt else FORCE
     return request.model_copy(update={"tool_choice": "auto", "system_prompt": system})
 
 
 class ProviderEmbedder:
-    """An ``Embedder`` over one of pydantic-ai's embedding models."""
-
     def __init__(self, model: EmbeddingModel) -> None:
         self._model = model
 
@@ -313,11 +271,6 @@ class ProviderEmbedder:
 
 
 def find_embedder(name: str) -> ProviderEmbedder:
-    """Return the embedding model called ``name``.
-
-    Raises:
-        ModelError: if the name is unknown, or the provider is not set up on this machine.
-    """
     try:
         return ProviderEmbedder(infer_embedding_model(name))
     except ValueError as error:

@@ -1,9 +1,4 @@
-"""A model that takes its replies from a script, for tests, demos and offline use.
-
-The model is deterministic: the same requests in the same order get the same replies, with the same
-ids of tool calls. A reply ends at a stop sequence; the model ignores the other parameters of a
-request.
-"""
+"""A model that takes its replies from a script, for tests, demos and offline use."""
 
 from __future__ import annotations
 
@@ -141,10 +136,7 @@ class ScriptedModel:
         yield ReplyInPieces(reply, _WORD.findall(reply.text))
 
     def _take(self, last: str) -> Reply:
-        """Remove the reply to the message ``last`` from the script, unless it repeats, and return it.
-
-        A reply whose ``when`` matches comes before replies without ``when``.
-        """
+        """Return the next reply to the message ``last``; a matching ``when`` comes first."""
         matching = (reply for reply in self._left if reply.when is not None and reply.when in last)
         in_order = (reply for reply in self._left if reply.when is None)
         reply = next(matching, None) or next(in_order, None)
@@ -182,7 +174,6 @@ def _text_with_results(message: Message) -> str:
 
 
 def _fresh_ids(request: SampleRequest) -> Iterator[str]:
-    """Yield ``call_1``, ``call_2`` and so on, except the ids that the conversation already has."""
     used = {
         block.id
         for message in request.messages

@@ -1,9 +1,6 @@
 """Converts the schemas of tools to schemas that every provider accepts.
 
-A provider refuses a whole request for one schema with ``oneOf``, ``anyOf`` or ``allOf`` at its top,
-with a list without ``items``, or in an older dialect. The folded schema accepts every object that
-the tool's schema accepts, and possibly more, since the tool checks its arguments. A property of a
-single alternative has the description of that alternative.
+A folded schema may accept more objects than the tool's schema, since the tool checks its arguments.
 """
 
 from __future__ import annotations
@@ -28,11 +25,7 @@ _TOP: Final = {"additionalProperties", "description", "properties", "required", 
 
 
 def folded(schema: Mapping[str, Any]) -> tuple[Schema, str]:
-    """Return a schema that providers accept, and a sentence on rules that it lacks, or "".
-
-    Raises:
-        UnusableSchemaError: if ``schema`` is no JSON Schema, or no object fits it.
-    """
+    """Return a schema that providers accept, and a sentence on rules that it lacks, or ""."""
     try:
         modern = _Modern(schema)
         top = modern.schema(schema)
@@ -53,7 +46,6 @@ def parts_of(schema: Schema) -> list[object]:
 
 
 def mapped(schema: Schema, change: Callable[[Any], Any]) -> Schema:
-    """Return ``schema`` with ``change`` applied to each schema that is a part of it."""
     made = dict(schema)
     for key, value in schema.items():
         if key in _ONE:
@@ -66,7 +58,6 @@ def mapped(schema: Schema, change: Callable[[Any], Any]) -> Schema:
 
 
 def without_recursion(schema: Schema) -> Schema:
-    """Return ``schema`` with definitions that refer to none: a cut reference fits any value."""
     definitions = _mapping(schema.get("$defs", {}))
     return schema | {"$defs": {name: _cut(each) for name, each in definitions.items()}}
 
@@ -80,10 +71,7 @@ def _cut(part: Any) -> Any:  # noqa: ANN401 - any part of a schema
 
 
 class _Modern:
-    """Converts any dialect to JSON Schema 2020-12, in which references lead to ``$defs`` only.
-
-    ``hoisted`` are the targets of references outside of definitions, as definitions.
-    """
+    """Converts any dialect to JSON Schema 2020-12, in which references lead to ``$defs`` only."""
 
     def __init__(self, whole: Mapping[str, Any]) -> None:
         self._whole = whole
@@ -129,7 +117,6 @@ class _Modern:
         return {key: value}
 
     def _reference(self, ref: str) -> Schema:
-        """Return a reference to a definition, or an empty schema if the target is missing."""
         place = [unquote(part).replace("~1", "/").replace("~0", "~") for part in ref.split("/")]
         found: Any = self._whole
         for part in place[1:]:
@@ -156,8 +143,6 @@ class _Modern:
 
 
 class _Fold:
-    """Merges the alternatives and parts at the top of a schema into one object schema."""
-
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
         self._choices: list[str] = []
@@ -170,7 +155,6 @@ class _Fold:
         return empty | made, " ".join(self._choices)
 
     def _object(self, schema: object, seen: frozenset[str]) -> Schema | None:
-        """Return the object schema for ``schema``, or ``None`` if ``schema`` accepts no object."""
         if isinstance(schema, bool):
             return {} if schema else None
         given = _mapping(schema)
@@ -209,7 +193,6 @@ class _Fold:
 
 
 def _both(one: Schema, other: Schema) -> Schema:
-    """Return the schema of objects that fit both schemas, with the properties of both."""
     made = one | {key: value for key, value in other.items() if key not in one}
     if properties := {**other.get("properties", {}), **one.get("properties", {})}:
         for name in one.get("properties", {}).keys() & other.get("properties", {}).keys():
@@ -224,7 +207,6 @@ def _both(one: Schema, other: Schema) -> Schema:
 
 
 def _either(parts: Sequence[Schema]) -> Schema:
-    """Return the schema of objects that fit one of ``parts``."""
     if len(parts) == 1:
         return dict(parts[0])
     schemas: dict[str, list[Any]] = {}
@@ -262,7 +244,6 @@ def _any_of(schemas: Sequence[Any]) -> Any:  # noqa: ANN401 - an object or a boo
 
 
 def _choice(parts: Sequence[Schema]) -> Iterable[str]:
-    """Yield a sentence on the arguments that belong together, if alternatives require different ones."""
     needed = list(dict.fromkeys(tuple(part.get("required", ())) for part in parts))
     if len(needed) > 1:
         listed = [" and ".join(names) or "none of these" for names in needed]

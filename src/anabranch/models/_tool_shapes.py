@@ -1,11 +1,6 @@
 """Changes names and schemas of tools as a provider requires, and restores names in replies.
 
-For one tool that it does not take, a provider refuses every request of a conversation. So a tool
-that cannot be shaped is left out, with a warning in the log, and the other tools work.
-
-Parameters that the provider would refuse are renamed at any depth, and renamed back. Each name has
-one replacement in the whole schema, so that alternatives agree. A key of an argument is renamed only
-if the schema has such a property: the model chooses the keys of a mapping.
+A tool that cannot be shaped is left out: the provider would refuse every request with it.
 """
 
 from __future__ import annotations
@@ -40,14 +35,7 @@ logger: Final = logging.getLogger("anabranch.models")
 
 @dataclass(frozen=True)
 class _Rules:
-    """A provider's limits on the tools of a request.
-
-    Attributes:
-        tool_name: the names of tools; all have passed :func:`wire_name` before.
-        parameter: the names of properties. Anthropic checks the properties at the top of a schema,
-            other providers check all.
-        most_tools: the maximum tools in a request; ``None`` for no limit.
-    """
+    """A provider's limits on the tools of a request; Anthropic checks the top properties alone."""
 
     tool_name: re.Pattern[str] = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     parameter: re.Pattern[str] = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
@@ -94,26 +82,21 @@ class _Shaped:
 
 @dataclass(frozen=True)
 class ToolShapes:
-    """The tools of a request in the form that their provider accepts."""
-
     definitions: Sequence[ToolDefinition] = ()
     _own_names: Mapping[str, str] = field(default_factory=dict[str, str])
     _by_name: Mapping[str, _Shaped] = field(default_factory=dict[str, _Shaped])
     _rules: _Rules = _OPENAI
 
     def name(self, own: str) -> str:
-        """Return the name that requests to the provider have for the tool called ``own``."""
         return _tool_name(own, self._rules)
 
     def sent(self, own: str, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return the arguments of an earlier call with the names that the provider accepts."""
         shape = self._by_name.get(self.name(own))
         return shape.parameters.sent(arguments) if shape else dict(arguments)
 
     def read(
         self, sent: str, arguments: Mapping[str, JsonValue]
     ) -> tuple[str, dict[str, JsonValue]]:
-        """Return a replied call's tool and arguments with the names that the tool itself has."""
         shape = self._by_name.get(sent)
         own = shape.parameters.read(arguments) if shape else dict(arguments)
         return self._own_names.get(sent, sent), own
@@ -124,10 +107,7 @@ def shaped(
     provider: str = "",
     transformer: type[JsonSchemaTransformer] | None = None,
 ) -> ToolShapes:
-    """Return ``tools`` in the form that ``provider`` takes, without those that cannot be sent.
-
-    ``transformer`` is the change that pydantic-ai will make to each schema.
-    """
+    """Return ``tools`` in the form that ``provider`` takes, without those that cannot be sent."""
     by_name: dict[str, _Shaped] = {}
     own_names: dict[str, str] = {}
     for tool in tools:
@@ -148,7 +128,6 @@ def _shaped(
     provider: str,
     transformer: type[JsonSchemaTransformer] | None,
 ) -> _Shaped | None:
-    """Return a tool in the form that ``provider`` takes, or ``None`` after a warning."""
     rules = _rules_of(provider)
     try:
         made, choices = folded(from_json(schema))
@@ -177,12 +156,7 @@ _CONDITIONS = ("if", "then", "else")
 
 
 class ParameterNames:
-    """The parameter names of one tool, and those that replace them for the provider.
-
-    The references of ``schema`` lead to its ``$defs``. The provider takes names that match
-    ``allowed``. In the attribute ``schema``, for the provider, descriptions begin with the tool's
-    own names.
-    """
+    """The parameter names of one tool, and those that replace them for the provider."""
 
     def __init__(self, schema: Schema, allowed: re.Pattern[str]) -> None:
         self._wire = _wire_names(_names_in(schema), allowed)
@@ -198,7 +172,6 @@ class ParameterNames:
 
 
 def _names_in(schema: object) -> Iterator[str]:
-    """Yield the names of all properties, the outer ones first."""
     waiting: list[object] = [schema]
     while waiting:
         part = waiting.pop(0)
@@ -208,7 +181,6 @@ def _names_in(schema: object) -> Iterator[str]:
 
 
 def _wire_names(names: Iterable[str], allowed: re.Pattern[str]) -> dict[str, str]:
-    """Return a replacement for each of ``names`` that does not match ``allowed``."""
     given = dict.fromkeys(names)
     taken = {name for name in given if allowed.fullmatch(name)}
     made: dict[str, str] = {}
@@ -254,8 +226,6 @@ def _described(own: str, held: object) -> Schema:
 
 
 class _Keys:
-    """Renames the keys of arguments by ``names``, if the keys are properties in ``schema``."""
-
     def __init__(self, schema: Schema, names: Mapping[str, str]) -> None:
         self._schema = schema
         self._names = names
@@ -293,7 +263,6 @@ class _Keys:
         ]
 
     def _all(self, schemas: Iterable[object]) -> list[Schema]:
-        """Return ``schemas``, their alternatives, and the definitions to which they refer."""
         waiting, found = list(schemas), list[Schema]()
         while waiting:
             each = waiting.pop()

@@ -1,13 +1,6 @@
 """Translates messages to pydantic-ai's types, and replies back, with the reasoning of models.
 
-The translation corrects harmless content that a provider would reject. The translation leaves out
-blank texts, puts tool results before the user's other content, and gives names and ids characters
-that every provider accepts. Replies have the tools' own names again.
-
-Providers sign or encrypt a model's thinking: Anthropic thinking blocks, OpenAI reasoning items,
-Google the signature of a call. Some refuse a tool's result without the thinking. The reasoning is
-stored with the block that follows it, until its turn ends. Only the adapter of the same provider
-reads it. A reply has no thinking besides.
+Reasoning, which a provider signs, is stored with the block that follows it until its turn ends.
 """
 
 from __future__ import annotations
@@ -51,14 +44,7 @@ def to_provider(
     taken: TakenFiles = ANY,
     provider: str = "",
 ) -> list[ai.ModelMessage]:
-    """Return the conversation in pydantic-ai's types, the system prompt first.
-
-    ``provider``, in pydantic-ai's name for it, gets only its own reasoning back. Files that are not
-    among those ``taken`` are named in text.
-
-    Raises ``ModelError`` if a tool result lacks its tool use, or a block is in a message of the
-    wrong role.
-    """
+    """Return the conversation in pydantic-ai's types; ``provider`` gets only its own reasoning back."""
     shapes = shapes or shaped(request.tools or ())
     names: dict[str, str] = {}
     messages: list[ai.ModelMessage] = []
@@ -165,7 +151,6 @@ def _tool_return(
 def from_provider(
     response: ai.ModelResponse, model: str, shapes: ToolShapes | None = None
 ) -> SampleReply:
-    """Return the provider's reply in our types; ``model`` names the model if the reply does not."""
     content = [
         block
         for part, reasoning in _without_thinking(response.parts)
@@ -215,11 +200,7 @@ def _blocks(
 
 @dataclass
 class _Data:
-    """The content of ``Reasoning.data``: a provider's reasoning before a block.
-
-    ``id`` and ``details`` are the provider's id of the block itself, and other data such as a
-    signature.
-    """
+    """The content of ``Reasoning.data``: the thinking before a block, and the provider's data of it."""
 
     thinking: list[ai.ThinkingPart] = field(default_factory=list[ai.ThinkingPart])
     id: str | None = None
@@ -232,11 +213,7 @@ _DATA: TypeAdapter[_Data] = TypeAdapter(_Data)
 def _without_thinking(
     parts: Sequence[ai.ModelResponsePart],
 ) -> Iterator[tuple[ai.ModelResponsePart, Reasoning | None]]:
-    """Yield each part of a reply except thinking, with the reasoning to store with the part.
-
-    A reply without tool calls has no reasoning: it ends the turn, and providers need reasoning only
-    within a turn.
-    """
+    """Yield the parts of a reply with their reasoning, which is needed only after tool calls."""
     is_wanted = _is_wanted(parts)
     thinking: list[ai.ThinkingPart] = []
     for part in parts:
@@ -256,7 +233,6 @@ def _is_wanted(parts: Sequence[ai.ModelResponsePart]) -> bool:
 
 
 def _can_hold(part: ai.ModelResponsePart) -> bool:
-    """Return whether the block of ``part`` stays in the conversation; a blank text does not."""
     return isinstance(part, ai.ToolCallPart) or (
         isinstance(part, ai.TextPart) and bool(part.content.strip())
     )
@@ -274,7 +250,6 @@ def _reasoning(part: ai.ModelResponsePart, thinking: Sequence[ai.ThinkingPart]) 
 def _with_reasoning(
     part: ai.TextPart | ai.ToolCallPart, reasoning: Reasoning | None, provider: str
 ) -> Iterator[ai.ModelResponsePart]:
-    """Yield ``part`` after its reasoning, if the reasoning is from ``provider``."""
     if reasoning is None or reasoning.provider != provider:
         yield part
         return

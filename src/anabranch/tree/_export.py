@@ -86,14 +86,12 @@ def draw(
 
 
 def _room(width: int, columns: int | None, beside: list[str]) -> int:
-    """Return the maximum length of a text that shares a line of ``columns`` with other texts."""
     if columns is None:
         return width
     return max(LEAST, min(width, columns - len("  ".join([*beside, ""]))))
 
 
 def local_time(seconds: float) -> str:
-    """Return a time as text for users, in this machine's time zone."""
     return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M}"
 
 
@@ -103,13 +101,11 @@ def names_of(tree: Tree, node_id: str) -> list[str]:
 
 
 def preview(node: Node, width: int) -> str:
-    """Return the beginning of a node's text, on one line, and the tools that it calls."""
     text = _shortened(_line(text_for_user(node)), width)
     return " ".join([text, *(f"[{use.name}]" for use in node.tool_uses)]).strip()
 
 
 def results_preview(blocks: Iterable[Block], width: int) -> str:
-    """Return the beginnings of the results among a node's blocks, on one line; empty without results."""
     contents = [block.content for block in blocks if isinstance(block, ToolResultBlock)]
     texts = [" ".join([text_of(content), *file_lines(content)]) for content in contents]
     return _shortened(" ".join(f"← {_line(text)}" for text in texts), width)
@@ -235,7 +231,6 @@ def _quoted(text: str) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """Return ``text`` in a fence that is longer than any fence in it."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -246,5 +241,5 @@ def _line(text: str) -> str:
 
 
 def _anchor(name: str) -> str:
-    """Return an id that no heading has: ids of headings have no dots, so ``b1.2`` would become ``b12``."""
+    """Return an id that no heading has: ids of headings have no dots."""
     return f"branch.{name}"

@@ -1,7 +1,6 @@
 """The files of a conversation: the store keeps their bytes, and blocks refer to them by digest.
 
-Each thread holds its own files. So only the owner of a thread reads them, a digest is useless in
-another thread, and a file is deleted with its thread.
+Each thread holds its own files, so a digest is useless in another thread.
 """
 
 from __future__ import annotations
@@ -47,11 +46,7 @@ _Media = ImageBlock | AudioBlock | DocumentBlock
 
 
 def file_block(data: bytes, name: str = "") -> FileBlock:
-    """Return the reference to a file that a user attaches; the file's bytes tell its type.
-
-    Raises:
-        ToolError: if the file is empty or too large, or no model takes its type.
-    """
+    """Return the reference to a file that a user attaches; the file's bytes tell its type."""
     shown = name or "The file"
     if not data:
         raise ToolError(f"{shown} is empty. Attach another file.")
@@ -79,7 +74,6 @@ def _reference(data: bytes, kind: str, name: str) -> FileBlock:
 
 
 def _short(name: str) -> str:
-    """Return the last part of a path; cut a long name in its middle, to keep the ending."""
     plain = "".join(each if each.isprintable() else " " for each in PurePath(name).name).strip()
     if len(plain.encode("utf-8", "replace")) <= LONGEST_NAME:
         return plain
@@ -90,7 +84,6 @@ def _short(name: str) -> str:
 
 
 async def store_files(store: TreeStore, thread_id: str, content: Iterable[B]) -> tuple[B, ...]:
-    """Return blocks with references in place of base64, after storing the bytes in the thread."""
     files: dict[str, bytes] = {}
     blocks: list[B] = []
     for block in content:
@@ -102,7 +95,6 @@ async def store_files(store: TreeStore, thread_id: str, content: Iterable[B]) ->
 
 
 def _stored(block: _Media, files: dict[str, bytes]) -> FileBlock | None:
-    """Return the reference to the bytes of a block, and add them to ``files``; ``None`` without bytes."""
     try:
         data = base64.b64decode(block.data, validate=True)
     except ValueError:
@@ -115,7 +107,6 @@ def _stored(block: _Media, files: dict[str, bytes]) -> FileBlock | None:
 
 
 def digests_in(contents: Iterable[Sequence[Block]]) -> set[str]:
-    """Return the digests of the stored files to which blocks refer."""
     return {
         block.digest
         for content in contents
@@ -128,10 +119,7 @@ def digests_in(contents: Iterable[Sequence[Block]]) -> set[str]:
 async def load_files(
     store: TreeStore, thread_id: str, messages: Sequence[Message]
 ) -> tuple[Message, ...]:
-    """Return messages with the bytes of the thread's files in place of references.
-
-    A text file becomes its text. A file that the thread does not have becomes a line that says so.
-    """
+    """Return messages with files in place of references; a missing file becomes a line."""
     digests = digests_in(message.content for message in messages)
     if not digests:
         return tuple(messages)
@@ -172,13 +160,11 @@ def _with_bytes(block: B, files: Mapping[str, bytes]) -> B | TextBlock | _Media:
 
 
 def file_line(block: FileBlock) -> str:
-    """Return the line that describes a file where its content cannot be shown."""
     what = {"image": "an image", "audio": "a sound", "document": "a file"}[block.kind]
     size = size_of(block.size) if block.size else ""
     return f"({what}: {', '.join(filter(None, [block.name, block.url, block.mime_type, size]))})"
 
 
 def file_lines(blocks: Iterable[Block]) -> list[str]:
-    """Return a line for each image, sound and other file among ``blocks``."""
     media = [block for block in blocks if isinstance(block, _Media | FileBlock)]
     return [file_line(each) if isinstance(each, FileBlock) else f"({each.type})" for each in media]

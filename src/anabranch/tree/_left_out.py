@@ -1,11 +1,6 @@
 """Removes blocks from requests that a provider does not read: old reasoning, refused blocks.
 
-A provider reads a model's reasoning only while the model waits for results of the tools that it
-called. Reasoning of earlier turns would cost tokens without being read.
-
-A provider that refuses one image refuses every request with that image. The reply that came without
-the block stores the place of the block in its data. So requests below that reply leave the block
-out as well.
+A reply stores the places of refused blocks, so that later requests leave them out as well.
 """
 
 from __future__ import annotations
@@ -44,7 +39,6 @@ _PLACES: TypeAdapter[tuple[Place, ...]] = TypeAdapter(tuple[Place, ...])
 
 
 def left_out_on(path: Iterable[Node]) -> frozenset[Place]:
-    """Return the places of the blocks that were left out for the replies on ``path``."""
     places: set[Place] = set()
     for node in path:
         if node.kind == "assistant" and LEFT_OUT in node.data:
@@ -54,21 +48,16 @@ def left_out_on(path: Iterable[Node]) -> frozenset[Place]:
 
 
 def media_places(messages: Sequence[Message]) -> list[Place]:
-    """Return the places of all images, sounds and other files, in order."""
     return _places_of(messages, (ImageBlock, AudioBlock, DocumentBlock, FileBlock))
 
 
 def text_places(messages: Sequence[Message]) -> list[Place]:
-    """Return the places of the texts before the newest message of the user, in order.
-
-    The result includes texts in results of tools, also in the newest message.
-    """
+    """Return the places of texts, also in results, but not of the user's newest message."""
     places = _places_of(messages, (TextBlock,))
     return places[:-1] if places and len(places[-1]) == 2 else places  # noqa: PLR2004 - its own
 
 
 def _places_of(messages: Sequence[Message], kinds: tuple[type[Block], ...]) -> list[Place]:
-    """Return the places of blocks of these kinds, including blocks in tool results, in order."""
     places: list[Place] = []
     for number, message in enumerate(messages):
         for at, block in enumerate(message.content):
@@ -81,7 +70,6 @@ def _places_of(messages: Sequence[Message], kinds: tuple[type[Block], ...]) -> l
 
 
 def reasoning_places(messages: Sequence[Message]) -> list[Place]:
-    """Return the places of the reasoning that a provider receives, in order."""
     return [
         (number, at, 0)
         for number, message in enumerate(with_reasoning_of_open_turn(messages))
@@ -91,10 +79,7 @@ def reasoning_places(messages: Sequence[Message]) -> list[Place]:
 
 
 def without(messages: Sequence[Message], places: Iterable[Place]) -> tuple[Message, ...]:
-    """Return ``messages`` with a line of text in place of each image, sound, file or text at ``places``.
-
-    Reasoning at ``places`` is left out without a line.
-    """
+    """Return ``messages`` with lines in place of the blocks at ``places``, and without reasoning there."""
     wanted = frozenset(places)
     if not wanted:
         return tuple(messages)
@@ -132,11 +117,7 @@ def _line(block: Block | ResultBlock) -> Any:  # noqa: ANN401 - of the kind that
 
 
 def with_reasoning_of_open_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return ``messages`` with only the reasoning that the next reply continues.
-
-    The next reply continues the reasoning after the last message of the user without a result of a
-    tool.
-    """
+    """Return ``messages`` without the reasoning before the user's last message, which has ended."""
     begins = next((at for at in range(len(messages) - 1, -1, -1) if _begins_turn(messages[at])), 0)
     ended = (_without(message) for message in messages[:begins])
     return (*ended, *messages[begins:])

@@ -1,7 +1,6 @@
 """Finds threads, nodes and branches by the names that users type: refs, ids, short ids.
 
-Branches are ``b1``, ``b2``, and inside of b1, ``b1.1``. Numbers follow the order in which branches
-were opened, so a name does not change while nodes are only added.
+Branches have numbers in their order of opening: ``b1``, ``b2``, and inside of b1, ``b1.1``.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ MAX_CANDIDATES = 5
 
 
 class AmbiguousIdError(LookupError):
-    """Several ids begin with the given text; the message names them."""
-
     def __init__(self, text: str, found: list[str]) -> None:
         more = f" and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
         named = ", ".join(found[:MAX_CANDIDATES])
@@ -32,7 +29,6 @@ class AmbiguousIdError(LookupError):
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Return the short form of each id; an id that this library did not make has no shorter form."""
     known = list(ids)
     ends = sorted({_end(each) for each in known})
     lengths: dict[str, int] = {}
@@ -45,11 +41,7 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def match_id(text: str, ids: Iterable[str]) -> str | None:
-    """Return the id that ``text`` is, or the only id that ``text`` shortens.
-
-    Raises:
-        AmbiguousIdError: if ``text`` is a short form of several ids.
-    """
+    """Return the id that ``text`` is, or the only id that ``text`` shortens."""
     known = list(ids)
     if text in known:
         return text
@@ -67,7 +59,6 @@ def _end(name: str) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """Return the number of characters with which both texts begin alike."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
@@ -79,13 +70,7 @@ MAX_SEARCHED = 1_000
 
 
 async def find_thread(store: TreeStore, name: str, *, without_owner: bool = False) -> str | None:
-    """Return the id of the thread that ``name`` names: ``last`` or an id, or ``None``.
-
-    With ``without_owner``, the function ignores threads that have an owner.
-
-    Raises:
-        AmbiguousIdError: if several ids begin with ``name``.
-    """
+    """Return the id of the thread called ``name``: ``last``, an id or its beginning; else ``None``."""
     exact = await store.thread(name)
     if exact is not None and (exact.owner is None or not without_owner):
         return name
@@ -96,13 +81,7 @@ async def find_thread(store: TreeStore, name: str, *, without_owner: bool = Fals
 
 
 async def find_node_id(store: TreeStore, name: str) -> str | None:
-    """Return the id of the node whose id is ``name`` or begins with ``name``, or ``None``.
-
-    ``last`` is the node at the head of the latest thread.
-
-    Raises:
-        AmbiguousIdError: if several ids begin with ``name``.
-    """
+    """Return the id of the node called ``name``; ``last`` is at the head of the latest thread."""
     if await store.node(name) is not None:
         return name
     if name == LATEST:
@@ -138,8 +117,6 @@ class Branches:
 
 
 class BranchNamer:
-    """Gives each node of a thread the name of its branch, parents before children."""
-
     def __init__(self) -> None:
         self._of: dict[str, str] = {}
         self._first: dict[str, str] = {}
@@ -149,7 +126,6 @@ class BranchNamer:
         self.branches: Branches = Branches(self._of, self._first, self._last)
 
     def add(self, node: Node) -> None:
-        """Name the branch of a node; its parent and its older siblings must have been added."""
         name = "" if node.parent_id is None else self._of[node.parent_id]
         if node.kind == "branch" or node.parent_id in self._continued:
             self._opened[name] += 1
@@ -177,18 +153,11 @@ def name_branches(nodes: Iterable[Node]) -> Branches:
 
 
 def is_branch_name(name: str) -> bool:
-    """Return whether ``name`` has the form of a branch's name, which no label may have."""
     return _NAME.fullmatch(name) is not None
 
 
 def find_node(tree: Tree, name: str, branches: Branches | None = None) -> str | None:
-    """Return the id of the node that ``name`` stands for: a branch (its last node), a ref, or an id.
-
-    The beginning of an id is enough. ``branches`` are those of the tree, if the caller has them.
-
-    Raises:
-        AmbiguousIdError: if several ids begin with ``name``.
-    """
+    """Return the id of the node that ``name`` stands for: a branch (its last node), a ref, or an id."""
     last = (branches or name_branches(tree.nodes)).last
     if name and name in last:
         return last[name]

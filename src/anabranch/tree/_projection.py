@@ -1,10 +1,6 @@
 """The messages that a provider receives for a path of the tree (law 6 in docs/design.md).
 
-For any path, the messages alternate between user and assistant, begin with the user, and have no
-empty block. The next message answers each tool use exactly once. Ids of tool uses never repeat; ids
-and names have only characters that every provider accepts. The messages of a path are a prefix of
-the messages of any longer path, except for the last message, which the longer path may continue. So
-prompt caches hit.
+A path's messages are a prefix of a longer path's, which may continue the last: prompt caches hit.
 """
 
 from __future__ import annotations
@@ -34,10 +30,7 @@ _DIGEST = 8
 
 
 def wire_name(name: str) -> str:
-    """Return ``name`` if it has 1 to 64 letters, digits, ``_`` and ``-``, else a name derived from it.
-
-    A derived name ends in a digest, so that ``a.b`` and ``a/b`` remain different.
-    """
+    """Return ``name`` if providers accept it, else a name that ends in a digest to stay different."""
     if _ACCEPTED.fullmatch(name):
         return name
     # A name comes from JSON, where a lone surrogate is legal; UTF-8 cannot encode one.
@@ -58,12 +51,10 @@ NO_RESULT_CONTENT = (TextBlock(text=NO_RESULT, mark="no_result"),)
 
 
 def is_no_result(content: Iterable[Block]) -> bool:
-    """Return whether ``content`` stands for a missing result."""
     return any(isinstance(block, TextBlock) and block.mark == "no_result" for block in content)
 
 
 def is_placeholder(result: Result) -> bool:
-    """Return whether a result is a placeholder for a tool that is still running."""
     return result.pending is not None and is_no_result(result.pending)
 
 
@@ -76,12 +67,9 @@ def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
 
 
 def provider_blocks(nodes: Iterable[Node], results: Results) -> dict[str, tuple[Block, ...]]:
-    """Return the blocks that a provider receives for each node of a tree, by node id.
+    """Return the blocks that a provider receives for each node, by id, with the ids that it receives.
 
-    Parents come before children in ``nodes``. A node has the same blocks on every path. Tool uses
-    have the ids under which they are sent. Results of tools are at the beginning of the user's next
-    node, and never at an assistant's. Questions and answers, which no provider receives, have their
-    own content.
+    A node has the same blocks on every path. Results are at the beginning of the user's next node.
     """
     below: dict[str | None, list[Node]] = {}
     for node in nodes:
@@ -100,10 +88,7 @@ def provider_blocks(nodes: Iterable[Node], results: Results) -> dict[str, tuple[
 def placed_blocks(
     path: Iterable[Node], results: Results
 ) -> Iterator[tuple[Node, tuple[int, int], tuple[Block, ...]]]:
-    """Yield the nodes of ``path`` that a provider receives, each with its place and blocks.
-
-    The place is the number of the message and of the first block in it, as :func:`project` counts.
-    """
+    """Yield the nodes that a provider receives, with their message and block number and blocks."""
     projection = _Projection(results)
     for node in path:
         blocks = projection.add(node)
@@ -114,10 +99,7 @@ def placed_blocks(
 def project_each(
     path: Iterable[Node], ends: Iterable[Node], results: Results
 ) -> Iterator[tuple[Message, ...]]:
-    """Yield for each of ``ends`` the messages of ``path`` followed by that node.
-
-    ``ends`` are nodes of kinds that a provider is sent: neither questions nor answers.
-    """
+    """Yield for each of ``ends``, no questions or answers, the messages of ``path`` and that node."""
     shared, nodes = _Projection(results), tuple(path)
     for node in nodes:
         shared.add(node)
@@ -130,11 +112,7 @@ def project_each(
 
 
 class _Projection:
-    """Builds the messages that a provider receives from the nodes of a path.
-
-    Consecutive nodes of one role form one message, which the first node of the other role closes.
-    Tool uses are answered at that point.
-    """
+    """Builds messages from the nodes of a path; consecutive nodes of one role form one message."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -149,11 +127,7 @@ class _Projection:
         self._own_ids = 0
 
     def copy(self) -> _Projection:
-        """Return a copy of this projection, to which other nodes can be added.
-
-        Copies share the messages before them, so the cost does not depend on the length of the
-        path. The copies must be used depth first: each to its end before an earlier one continues.
-        """
+        """Return a copy that shares the earlier messages; use copies depth first, each to its end."""
         copied = _Projection(self._results)
         copied._closed, copied._number = self._closed, self._number
         copied._role, copied._started = self._role, self._started
@@ -164,7 +138,6 @@ class _Projection:
         return copied
 
     def add(self, node: Node) -> tuple[Block, ...]:
-        """Append a node; return the blocks that the provider receives for it."""
         kind = node.kind
         if kind in ASIDE:
             self._holders.append(node.id)  # a call may have run again from an answer
@@ -183,16 +156,13 @@ class _Projection:
         return (*answers, *own) if role == "user" else tuple(own)
 
     def place(self, blocks: Sequence[Block]) -> tuple[int, int]:
-        """Return the place of ``blocks``, which were just added: message and block number."""
         return self._number, len(self._blocks) - len(blocks)
 
     def answer(self) -> None:
-        """Add the results of the tool uses at the end of the path."""
         if self._unanswered:
             self._turn("user")
 
     def messages(self) -> tuple[Message, ...]:
-        """Return all messages, with the tool uses at the end of the path answered."""
         self.answer()
         self._close()
         if self._closed is None:
@@ -201,7 +171,6 @@ class _Projection:
         return (*before, _ending(last) if last.role == "assistant" else last)
 
     def _turn(self, role: Role) -> Sequence[Block]:
-        """Begin a message of ``role``; return the tool results that come before it."""
         self._close()
         if not self._unanswered:
             self._role = role
@@ -225,7 +194,6 @@ class _Projection:
         self._started, self._blocks = False, []
 
     def _named(self, block: ToolUseBlock) -> ToolUseBlock:
-        """Return ``block`` with an id that no earlier block has."""
         while len(self._ids) > self._own_ids:  # ids of a copy that is no longer used
             self._ids.popitem()
         sent, number = wire_name(block.id), 1
@@ -264,10 +232,7 @@ def _in_order(last: _Closed | None) -> list[Message]:
 
 
 def _is_sent(block: Block, role: Role) -> bool:
-    """Return whether a provider receives ``block`` in a message of ``role``.
-
-    Results of tools are not: they are stored next to the nodes, and inserted.
-    """
+    """Return whether a provider receives ``block``; results are stored next to nodes, and inserted."""
     # Compare the type's name: ``isinstance`` of pydantic models takes ten times as long.
     match block.type:
         case "text":

@@ -1,11 +1,6 @@
-"""Writes a whole thread to a file as JSON, and reads it again.
+"""Writes a whole thread to a file as JSON, and reads it, or an export, again.
 
-The format is an export with three more fields: ``results``, ``files`` and the ``data`` of nodes. An
-export without these fields can be loaded as well; the messages then have its results of tools. A
-file may come from anywhere. An invalid file is refused as a whole. New ids replace all ids, so one
-file can be loaded twice. Nothing in a file is executed. Questions and answers lose the state of
-their call. A tool use without a result gets a result that says so. Nothing in a file is hidden:
-users see the text that a model is sent.
+New ids replace all ids, so one file can be loaded twice. Users see all text that a model is sent.
 """
 
 from __future__ import annotations
@@ -88,7 +83,6 @@ class LoadedThread:
 
 
 def thread_to_json(tree: Tree, files: Mapping[str, bytes] | None = None) -> dict[str, Any]:
-    """Return a whole thread as JSON, with its ``files`` by digest, for :func:`thread_from_json`."""
     labels = {node_id: name for name, node_id in tree.refs.items() if name != HEAD}
     return {
         "thread": tree.thread.id,
@@ -105,12 +99,7 @@ def thread_to_json(tree: Tree, files: Mapping[str, bytes] | None = None) -> dict
 
 
 def thread_from_json(text: bytes, new_id: NewId, now: float) -> LoadedThread:
-    """Return the thread in ``text``, which may also be an export, with new ids.
-
-    ``now`` is the time of creation of the new thread, in seconds since the epoch.
-
-    Raises ``ValueError`` if the text is not a thread; the message names the place of the fault.
-    """
+    """Return the thread in ``text``; a ``ValueError`` names the place of a fault."""
     try:
         saved = _Saved.model_validate_json(text)
     except ValidationError as error:
@@ -151,12 +140,10 @@ def _nodes(saved: _Saved, thread: Thread, ids: Mapping[str, str]) -> dict[str, N
 
 
 def _data(node: Node | _SavedNode) -> dict[str, JsonValue]:
-    """Return the data of ``node`` for a file; the data of questions and answers is left out."""
     return {} if node.kind in ASIDE else dict(node.data)
 
 
 def _closing(nodes: Mapping[str, Node], known: Iterable[tuple[str, str]]) -> list[Result]:
-    """Return an error result for each tool use without a result, so that no tool runs again."""
     text = (TextBlock(text=NOT_CONTINUED),)
     held = {(_caller(nodes, node_id), use_id) for node_id, use_id in known}
     return [
@@ -168,7 +155,6 @@ def _closing(nodes: Mapping[str, Node], known: Iterable[tuple[str, str]]) -> lis
 
 
 def _caller(nodes: Mapping[str, Node], node_id: str) -> str:
-    """Return the id of the node that called the tool: the node itself, or one above it."""
     node = nodes[node_id]
     while node.kind in ASIDE and node.parent_id is not None:
         node = nodes[node.parent_id]
@@ -182,7 +168,6 @@ def _new(ids: Mapping[str, str], node_id: str, what: str) -> str:
 
 
 def _results_in_messages(saved: _Saved) -> list[Result]:
-    """Return the results in the user's messages, each with the node that holds it."""
     nodes = {node.id: node for node in saved.nodes}
     results: dict[tuple[str, str], Result] = {}
     for node in saved.nodes:
@@ -195,7 +180,6 @@ def _results_in_messages(saved: _Saved) -> list[Result]:
 
 
 def _holder(nodes: Mapping[str, _SavedNode], node: _SavedNode, tool_use_id: str) -> str:
-    """Return the node that called the tool, or the answer from which the call ran again."""
     for above in _above(nodes, node):
         if above.kind in {"answer", "assistant"}:
             return above.id

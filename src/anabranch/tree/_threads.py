@@ -1,7 +1,6 @@
 """The data of the conversation tree (threads, nodes, results, refs), and the protocol of its stores.
 
-A node never changes. The result of a tool is stored next to the node that called the tool, once for
-each ``tool_use_id``. So all nodes below that node, in any branch, have the same result.
+A result is stored next to the node that called the tool, so all branches below have the same.
 
     kind        role        content
     user        user        a message of the user
@@ -10,12 +9,6 @@ each ``tool_use_id``. So all nodes below that node, in any branch, have the same
     branch      user        the prompt of a branch that the model has opened
     question    assistant   a tool's question to the user
     answer      user        the user's answer
-
-Questions and answers are nodes between the node that called the tool and the node that follows the
-tool's result. No model receives these nodes.
-
-Nodes are only added to a store, and a ref is a pointer next to them. If two processes write to one
-thread at the same time, both succeed and no node is lost.
 """
 
 from __future__ import annotations
@@ -30,9 +23,7 @@ from anabranch.errors import StoreError
 from anabranch.messages import Block, ResultBlock, ToolUseBlock, Usage, text_of
 
 Kind: TypeAlias = Literal["user", "assistant", "results", "branch", "question", "answer"]
-"""The kind of a node."""
 Role: TypeAlias = Literal["user", "assistant"]
-"""The role of a node in messages to a model."""
 
 ROLES: Mapping[Kind, Role] = {
     "user": "user",
@@ -150,12 +141,7 @@ class Ref:
 
 
 def check_place(node: Node, parent: Node | None) -> None:
-    """Check that ``node`` may follow ``parent``; stores call this for every new node.
-
-    Raises:
-        ValueError: if a root is not a user's message, the parent belongs to another thread, or a
-            branch follows a node without a tool use.
-    """
+    """Check that ``node`` may follow ``parent``; stores call this for every new node."""
     if parent is None:
         if node.kind != "user":
             raise ValueError(f"a thread begins with a user's message, not with {node.kind}")
@@ -200,7 +186,6 @@ class Path:
 
 
 def longer_path(path: Path, nodes: Sequence[Node], results: Sequence[Result] = ()) -> Path:
-    """Return ``path`` after further nodes and results were added, as a store would return it."""
     longer, held = list(path.nodes), dict(path.results)
     for node in nodes:
         if node.kind not in NOT_MESSAGES:
@@ -211,7 +196,6 @@ def longer_path(path: Path, nodes: Sequence[Node], results: Sequence[Result] = (
 
 
 def _settle(path: Sequence[Node], held: dict[tuple[str, str], Result]) -> None:
-    """Give each result that waits for the next message after ``path`` its pending content."""
     answering = list[str]()
     for node in reversed(path):
         answering.append(node.id)
@@ -253,7 +237,6 @@ class Tree:
 
 
 def surroundings_after(above: Path, thread: Thread, node: Node) -> Surroundings:
-    """Return the surroundings of a message that was just added, without nodes below it."""
     path = longer_path(above, [node])
     return Surroundings(path.nodes, path.results, thread, {node.id: ()}, ends=path.ends)
 

@@ -34,10 +34,7 @@ ERROR = "error"
 
 
 def state_of(node: Node, walk: Navigator, known: Path | Tree) -> str:
-    """Return the state in which a node ended, such as stopped; empty for most nodes.
-
-    ``known`` is the thread, or the path to the node.
-    """
+    """Return the state in which a node ended, such as stopped; empty for most nodes."""
     if node.kind == "question":
         return _state_of_question(node, walk, known.results)
     end = known.ends.get(node.id)
@@ -47,10 +44,7 @@ def state_of(node: Node, walk: Navigator, known: Path | Tree) -> str:
 
 
 def state_of_reply(node: Node) -> str:
-    """Return whether a reply of a model is incomplete or blank, as its state; empty for other nodes.
-
-    A reply that calls tools has no such state: the turn continues after it.
-    """
+    """Return whether a reply is incomplete or blank, as its state; empty for other nodes."""
     if node.kind != "assistant" or node.tool_uses:
         return ""
     reason = node.data.get("stop_reason")
@@ -61,11 +55,7 @@ def state_of_reply(node: Node) -> str:
 
 
 def open_questions(tree: Tree) -> list[Node]:
-    """Return the questions of a whole thread that wait for an answer, the oldest first.
-
-    A question no longer waits if a message follows it. Nor does a question in a branch whose tool
-    has returned, for example after an interruption.
-    """
+    """Return the questions that wait: no message follows, and no enclosing branch has ended."""
     walk = Navigator(tree)
     asked = (node for node in tree.nodes if node.kind == "question")
     return [each for each in asked if state_of(each, walk, tree) == WAITS]
@@ -89,7 +79,6 @@ def _state_of_question(question: Node, walk: Navigator, results: Results) -> str
 
 
 def _followers(node: Node, walk: Navigator) -> Iterator[Node]:
-    """Yield the nodes after a node, past its questions and answers, without branches."""
     left = list(walk.children(node.id))
     while left:
         each = left.pop()
@@ -100,7 +89,6 @@ def _followers(node: Node, walk: Navigator) -> Iterator[Node]:
 
 
 def _is_over(node: Node, walk: Navigator, results: Results) -> bool:
-    """Return whether a node is in a branch whose tool has returned, or whose caller was stopped."""
     while not is_said(node):
         above = walk.nodes.get(node.parent_id or "")
         if above is None:
@@ -116,7 +104,6 @@ def _is_over(node: Node, walk: Navigator, results: Results) -> bool:
 
 
 def text_for_user(node: Node) -> str:
-    """Return the text of a node for users; at the end of a folded branch, also its conclusion."""
     returned = [use.input.get("message") for use in node.tool_uses if use.name == "branch_return"]
     concluded = [message for message in returned if isinstance(message, str)]
     files = [file_line(block) for block in node.content if isinstance(block, FileBlock)]
@@ -125,11 +112,7 @@ def text_for_user(node: Node) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RefusedBlock:
-    """A block that a provider has refused.
-
-    ``block`` is its number among the blocks that the provider is sent for the node, and ``part``
-    its number in a result of a tool. The model was sent the text ``line`` in its place.
-    """
+    """A refused block of a node, in whose place the model was sent ``line``."""
 
     node: str
     block: int
@@ -138,7 +121,6 @@ class RefusedBlock:
 
 
 def refused_blocks(path: Sequence[Node], results: Results) -> Iterator[RefusedBlock]:
-    """Yield the blocks that were left out for the reply at the end of ``path``."""
     places = left_out_on(path[-1:])
     for node, (number, first), blocks in placed_blocks(path, results) if places else ():
         for at, block in enumerate(blocks):

@@ -1,4 +1,4 @@
-"""Turns that the terminal and the web share: a user's call of a tool, and the end of a turn."""
+"""A user's call of a tool, and the end of a turn, in the terminal and on the web."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ BATCH: frozenset[str] = ASIDE | {"results"}
 
 @dataclass(frozen=True, slots=True)
 class UserCall:
-    """A user's call of a tool, made by a message and not by the model."""
-
     tool: str
     arguments: Mapping[str, JsonValue]
 
@@ -33,7 +31,6 @@ class UserCall:
         return None if tool is None else cls(name, read_arguments(tool, values.strip()))
 
     async def run(self, agent: Agent, message: Node) -> Node:
-        """Call the tool below ``message``; return the last node."""
         given = agent.dependencies
         use = ToolUseBlock(id=given.naming("node"), name=self.tool, input=dict(self.arguments))
         caller = given.node(message.thread_id, message.id, "assistant", (use,), data={"by": "user"})
@@ -42,18 +39,13 @@ class UserCall:
 
 
 async def end_turn(agent: Agent, thread_id: str, node_id: str | None, error: str | None) -> None:
-    """Store that a turn ended by a stop or an error, at its last node, unless it has a whole reply.
-
-    A stop or a failure may come after the whole reply: then there is nothing to retry. ``error`` is the
-    reason of a failure; ``None`` if a user stopped the turn.
-    """
+    """Store that a turn was stopped, or failed with ``error``, unless it has a whole reply."""
     around = await agent.store.around(thread_id, node_id)
     if around is not None and not _has_replied(around):
         await agent.store.end_turn(around.last.id, TurnEnd(error))
 
 
 def _has_replied(path: Path) -> bool:
-    """Return whether a path ends with a whole reply, or with the result of a user's call."""
     last = path.nodes[-1]
     if last.kind == "results":
         return is_by_user(path) and has_returned(path)
@@ -67,13 +59,11 @@ def is_whole(node: Node) -> bool:
 
 
 def is_by_user(path: Path) -> bool:
-    """Return whether the user called the tool of the last turn on ``path``."""
     turn = takewhile(lambda each: each.kind != "user", reversed(path.nodes))
     return any(each.data.get("by") == "user" for each in turn)
 
 
 def has_returned(path: Path) -> bool:
-    """Return whether one of the tools at the end of a path has returned a result."""
     found = filter(None, results_at_end(path))
     contents = (each.content if each.pending is None else each.pending for each in found)
     return not all(map(is_no_result, contents))

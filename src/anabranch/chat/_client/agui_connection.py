@@ -1,7 +1,7 @@
 """Sends requests to a chat's server, and receives the events of a run until the run ends.
 
-A broken connection is opened again, and continues after the last received event. If no event arrived
-yet, the client sends the run again: the server takes a run with the same id as the same run.
+The client opens a broken connection again, and continues after the last event. Before the first
+event, it sends the run again: the server takes an equal id as the same run.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ def run_input(
     resume: list[ResumeEntry] | None = None,
     at: str | None = None,
 ) -> RunAgentInput:
-    """Return the input of a run: a message after the node ``at``, or answers."""
     return RunAgentInput(
         thread_id=thread_id,
         run_id=new_id("run"),
@@ -80,15 +79,11 @@ def new_id(kind: str) -> str:
 
 
 def path_of(thread_id: str, what: str) -> str:
-    """Return the path of a thread's resource, relative to the application's address."""
     return f"threads/{quote(thread_id, safe='')}/{what}"
 
 
 class AguiConnection:
-    """Sends requests to one chat server, and reconnects after each of ``pauses``, in seconds.
-
-    A method raises :class:`ChatClientError` if the server is unreachable, or refuses the request.
-    """
+    """Sends requests to one chat server, and reconnects after each of ``pauses`` seconds."""
 
     def __init__(self, http: httpx2.AsyncClient, pauses: Sequence[float] = PAUSES) -> None:
         self._http = http
@@ -113,11 +108,10 @@ class AguiConnection:
         return read_text(ThreadState, await self.request("GET", path_of(thread_id, "tree")))
 
     async def run(self, wanted: RunAgentInput, *, after: str = "") -> AsyncGenerator[Event]:
-        """Yield the events of a run until the run ends.
+        """Yield a run's events; with ``after``, follow the run in progress from that event.
 
-        With ``after``, follow the run in progress from that event instead of starting one. A custom
-        event ``anabranch.missed`` marks a gap that the server cannot fill. If a new connection finds
-        no run in progress, the last event may be any event.
+        A custom event ``anabranch.missed`` marks a gap that the server cannot fill. If a new
+        connection finds no run in progress, the last event may be any event.
         """
         seen, pauses, sent = after, iter(self._pauses), False
         while True:
@@ -155,7 +149,7 @@ class AguiConnection:
                 return isinstance(event, RunErrorEvent)
 
     async def _idle_since(self, thread_id: str) -> str | None:
-        """Return the position of the last event of a thread, ``None`` while a turn runs in it."""
+        """Return the position of a thread's last event, ``None`` while a turn runs."""
         state = read_text(ThreadState, await self._answer("GET", path_of(thread_id, "tree")))
         return None if state.running else state.position
 

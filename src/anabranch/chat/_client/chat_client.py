@@ -1,9 +1,4 @@
-"""``ChatClient``: leads conversations on a chat's server, and answers its questions.
-
-The server is ``anabranch web``, or an application made by :func:`make_chat_app`. The handler in a tool's
-plugin answers the tool's questions. The client checks each answer against the question's model before
-it sends the answer.
-"""
+"""``ChatClient``: leads conversations on a chat's server, and answers its questions."""
 
 from __future__ import annotations
 
@@ -182,7 +177,6 @@ class ChatClient:
     async def _turn(
         self, connection: AguiConnection, wanted: RunAgentInput, *, after: str = ""
     ) -> AsyncGenerator[Event]:
-        """Yield the events of a turn; each answered question starts another run."""
         while True:
             last: Event | None = None
             async with aclosing(connection.run(wanted, after=after)) as events:
@@ -238,14 +232,12 @@ async def _open_in(connection: AguiConnection, thread_id: str) -> list[Interrupt
 
 
 async def _last_node(connection: AguiConnection, thread_id: str) -> Event:
-    """Return the event of the last node in a thread, for a client that missed the event."""
     state = await connection.state(thread_id)
     last = next((each for each in state.nodes if each["id"] == state.refs.get("head")), None)
     return CustomEvent(name=NODE, value=last)
 
 
 def _split(url: str) -> tuple[str, str | None]:
-    """Return the address ``url`` without its query, and the token from the query."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.netloc:
         raise ValueError(f"{url!r} is no address of a chat. Give one such as http://host:8080/.")

@@ -78,7 +78,6 @@ class _Refusal(BaseModel):
 
 
 async def check_response(response: httpx2.Response) -> None:
-    """Raise ``ChatClientError`` if the server refused a request, or failed."""
     if response.is_success:
         return
     status = response.status_code
@@ -100,7 +99,6 @@ async def check_response(response: httpx2.Response) -> None:
 
 
 def read_text(model: type[B], text: str | bytes) -> B:
-    """Return the server's response as an instance of ``model``; raise ``ChatClientError`` otherwise."""
     try:
         return model.model_validate_json(text)
     except ValidationError as problem:

@@ -19,8 +19,6 @@ from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 
 
 class OpenQuestion(BaseModel):
-    """A question as ``GET /threads/{id}/pending`` lists it."""
-
     id: ElicitId
     interrupt_id: str
     kind: Literal["elicit", "url", "call"] = "elicit"
@@ -83,7 +81,6 @@ class Handlers:
         return self._plugins.find(about.tool_name, about.key)
 
     async def _reply(self, interrupt: Interrupt, about: _Metadata) -> ElicitReply:
-        """Return the answer to an interrupt, ``decline`` for a refused one."""
         try:
             return await self._elicited(interrupt, about)
         except AnswerError as refusal:

@@ -1,8 +1,4 @@
-"""A plugin: a tool together with the code that shows its questions in an application.
-
-A plugin has a handler, or a module for the page, for each elicitation that its tool declares. The
-constructor checks that no elicitation is without one.
-"""
+"""A plugin: a tool together with the code that shows its questions in an application."""
 
 from __future__ import annotations
 
@@ -93,7 +89,7 @@ class PluginClient:
 
 
 class PluginClients:
-    """The handlers of several plugins; two plugins for tools of the same name raise ``ValueError``."""
+    """Plugins by tool; two for tools of the same name raise ``ValueError``."""
 
     def __init__(self, plugins: Iterable[PluginClient]) -> None:
         self._by_tool: dict[str, PluginClient] = {}
@@ -105,7 +101,6 @@ class PluginClients:
             self._by_tool[each.tool_name] = each
 
     def find(self, tool_name: str, key: str) -> PluginClient | None:
-        """Return the plugin with a handler for the elicitation ``key`` of a tool, or ``None``."""
         plugin = self._by_tool.get(tool_name)
         return plugin if plugin is not None and key in plugin.elicits else None
 
@@ -124,7 +119,6 @@ def _checked(model: type[BaseModel], content: object, where: str) -> dict[str, A
 
 
 async def _handled(handler: ElicitHandler[Any], request: PluginRequest[Any]) -> Any:  # noqa: ANN401 - any value of an author's function
-    """Return the result of ``handler``; a handler that is not ``async`` runs in a thread."""
     if is_async(handler):
         result: Any = handler(request)
     else:  # the tool may withdraw the question meanwhile
@@ -266,7 +260,6 @@ def make_plugin(
 def _by_key(
     tool: Tool[Any], handled: Iterable[Handled], shown: Iterable[Shown]
 ) -> tuple[dict[str, ElicitHandler[Any]], dict[str, str | Path | Traversable]]:
-    """Return the handlers and the page modules by the keys of the tool's elicitations."""
     declared = {each.key: each for each in tool.elicits}
     if not declared:
         raise ValueError(
@@ -294,7 +287,7 @@ def _by_key(
 def _unique(
     tool: Tool[Any], given: Iterable[tuple[Elicitation[Any] | str, V]]
 ) -> tuple[dict[str, V], set[str]]:
-    """Return the given values by the key of their elicitation, and the keys given twice."""
+    """Return the values by the key of their elicitation, and the keys given twice."""
     declared = {each.key: each for each in tool.elicits}
     found: dict[str, V] = {}
     twice: set[str] = set()

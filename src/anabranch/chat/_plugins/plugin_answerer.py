@@ -1,8 +1,4 @@
-"""Reads the questions of tools from the conversation tree, and answers by plugins' handlers.
-
-The store has the whole question before any user sees it, so a question stays open without a living
-process.
-"""
+"""Reads the questions of tools from the conversation tree, and answers by plugins' handlers."""
 
 from __future__ import annotations
 
@@ -24,15 +20,11 @@ from anabranch.tree import Node, Path, TreeStore
 
 @dataclass(frozen=True, slots=True)
 class StoredQuestion:
-    """A question that a tool asked, open or answered, read from the conversation tree.
+    """A question of a tool, open or answered, read from the conversation tree.
 
-    Attributes:
-        id: names the question; its key is empty if the tool declares no elicitation for it.
-        request: the question's content; ``None`` for a call that the front end runs.
-        values: ``params`` and ``handoff`` of the call, which must not leave the server unfiltered.
-        expires_at: the end of the call's time, ``None`` without a limit.
-        journal: the call at the time of the question, ``None`` if another server or the front end
-            runs the tool.
+    The key of ``id`` is empty if the tool declares no elicitation for it. ``request`` is ``None``
+    for a call of the front end's tool, and ``journal`` if another server or the front end runs the
+    tool. ``values`` must not leave the server unfiltered.
     """
 
     node: Node
@@ -55,13 +47,7 @@ class StoredQuestion:
 
 
 def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> StoredQuestion:
-    """Return the question that ``node`` stores; ``tools`` may have the tool that asked.
-
-    ``path`` leads to the node, or through it.
-
-    Raises:
-        ToolError: if the question comes from a file, which closes it.
-    """
+    """Return the question of ``node``, on or before the end of ``path``."""
     request = None if is_in_front_end(node) else question_of(node)
     caller_id, use_id = str(stored_with(node, "caller")), str(stored_with(node, "tool_use_id"))
     above = path.nodes[: path.nodes.index(node) + 1]
@@ -85,7 +71,7 @@ def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> Sto
 
 
 def _journal(state: str) -> Journal | None:
-    """Return the journal in ``state``, ``None`` if this server does not run the tool."""
+    """Return the journal, ``None`` if this server does not run the tool."""
     try:
         return Journal.loads(state)
     except ValueError:
@@ -93,10 +79,7 @@ def _journal(state: str) -> Journal | None:
 
 
 def _parameters(tool: Tool[Any] | None, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
-    """Return the tool's arguments with defaults, or ``given`` if they do not fit the tool.
-
-    The tool may be another server's, or its parameters may have changed since the call.
-    """
+    """Return the arguments with defaults, or ``given`` if they do not fit this tool."""
     try:
         return dict(given) if tool is None else json.loads(tool.to_json(tool.validate(given)))
     except InvalidArgumentsError:

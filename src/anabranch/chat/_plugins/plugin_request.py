@@ -30,7 +30,6 @@ class Exposure:
                 )
 
     def of(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the exposed part of ``values``; a path that leads nowhere exposes nothing."""
         shown: dict[str, Any] = {}
         for path in self.paths:
             _copy(values, shown, path.split("."))
@@ -125,19 +124,13 @@ The plugin calls a function that is not ``async`` in a thread.
 
 @dataclass(frozen=True, slots=True)
 class PageModule:
-    """An ES module that shows a question in the page, with the name by which it is served.
-
-    Attributes:
-        name: changes with the source, so that no browser runs an old module.
-        source: the text of the file.
-    """
+    """An ES module for the page; ``name`` changes with the source, as browsers cache it."""
 
     name: str
     source: bytes
 
 
 def read_module(file: str | Path | Traversable) -> PageModule:
-    """Return the ES module that ``file`` contains; raise ``ValueError`` if it cannot be read."""
     try:
         source = (Path(file) if isinstance(file, str) else file).read_bytes()
     except OSError as error:

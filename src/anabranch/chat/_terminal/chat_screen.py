@@ -1,8 +1,7 @@
 """Shows a chat at the terminal: replies as they arrive, and the output of commands.
 
-The conversation and the output of commands go to stdout. Errors, questions, and the work of tools and
-branches go to stderr. A reply in a branch next to the cursor takes one line, because several branches
-may reply at the same time.
+The conversation and the output of commands go to stdout, everything else to stderr. A reply in a
+branch next to the cursor takes one line, as several branches may reply at the same time.
 """
 
 from __future__ import annotations
@@ -24,10 +23,7 @@ MAX_SHOWN = 200
 
 
 class ChatScreen:
-    """Shows one session at the terminal; call :meth:`attach` before the first line.
-
-    ``replies`` shows the conversation, and ``console`` everything else.
-    """
+    """Shows a session at the terminal; ``replies`` shows the conversation."""
 
     def __init__(self, console: Console, replies: Replies) -> None:
         self._console = console
@@ -39,11 +35,9 @@ class ChatScreen:
         """Messages that a command sent in branches next to the cursor, whose replies it returns."""
 
     def attach(self, session: Session) -> None:
-        """Show ``session`` from now on; its listener must be :meth:`on_event`."""
         self._session: Session = session
 
     def turn(self) -> AbstractContextManager[None]:
-        """Show that the session waits for the model or a tool, until the end of the block."""
         name = self._session.model_name
         return self._replies.turn("the model" if name == NO_MODEL else name.rpartition("/")[2])
 
@@ -52,7 +46,6 @@ class ChatScreen:
             self._console.say(output.content)
 
     def show(self, outputs: Iterable[Output]) -> None:
-        """Show the output of a typed line, without replies that were shown as they arrived."""
         self._replies.end_line()
         for output in outputs:
             if output.action == "clear":
@@ -93,7 +86,6 @@ class ChatScreen:
                 pass
 
     async def place_of(self, node_id: str) -> str:
-        """Return the name of the branch that a node is in; empty for the main branch."""
         return (await _branches(self._session)).get(node_id, "")
 
     def _follow_tools(self, event: Event) -> None:
@@ -114,7 +106,6 @@ class ChatScreen:
         return self._session.settings.verbose
 
     def _show_reply(self, node: Node) -> None:
-        """Show a reply at the cursor, if it was not shown as it arrived, and end its line."""
         if node.kind != "assistant":
             return
         if not self._replies.in_line and node.text.strip():
@@ -126,7 +117,6 @@ class ChatScreen:
         self._uses.update(use.id for use in node.tool_uses)
 
     async def _show_reply_beside(self, node: Node) -> None:
-        """Show on one line a reply that a branch next to the cursor received."""
         if node.parent_id not in self._branches:
             # All branches open before the first reply of any, so one read is mostly enough.
             self._branches = await _branches(self._session)
@@ -135,7 +125,6 @@ class ChatScreen:
 
 
 async def _branches(session: Session) -> dict[str, str]:
-    """Return the name of the branch of each node; empty if the store fails."""
     try:
         walk = await session.cursor.look()
     except StoreError:

@@ -33,7 +33,6 @@ async def say(session: Session, text: str) -> Outputs:
 
 
 async def _put(session: Session, text: str, *, attaches: bool = False) -> Node:
-    """Add a message at the cursor without a reply, with attached files if ``attaches``."""
     thread = await session.thread(text)
     await session.discard_unanswered()
     files = session.attached if attaches else []

@@ -41,7 +41,7 @@ class InputLines(Protocol):
 
 
 class _FileHistory(FileHistory):
-    """A history in a file, which only its user can read; in memory alone if the file fails."""
+    """A history in a file that only its user can read; in memory alone if the file fails."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -61,11 +61,6 @@ class _FileHistory(FileHistory):
 
 
 class TypedLines:
-    """Lines that a user types, with a history and completion.
-
-    Without a file ``history``, or with a file that cannot be written, the typed lines are forgotten.
-    """
-
     status = ""
     """The line below the prompt."""
 
@@ -83,10 +78,6 @@ class TypedLines:
         self._prompts.completer = completer
 
     async def next(self, prompt: str) -> str | None:
-        """Return the next typed line that is not blank, ``None`` after Ctrl-D.
-
-        After Ctrl-C, raise ``LeftError``; the history keeps the text typed before.
-        """
         line = ""
         while not line.strip():
             try:
@@ -103,7 +94,7 @@ class TypedLines:
 
 
 class ScriptedLines:
-    """The lines of a script or of a pipe; the queue ``more`` of further lines ends with ``None``."""
+    """The lines of a script or pipe; ``None`` ends the queue ``more`` of further lines."""
 
     def __init__(
         self, lines: Iterable[str] = (), more: asyncio.Queue[str | None] | None = None
@@ -120,10 +111,7 @@ class ScriptedLines:
         return None
 
     async def answer(self) -> str | None:
-        """Return the text after ``/answer`` if the next line has one, and consume the line.
-
-        Leave any other line in place, and return ``None``.
-        """
+        """Return the text after ``/answer`` if the next line has one; leave any other line."""
         line = await self._peek()
         words = line.split(maxsplit=1) if line is not None else []
         if not words or words[0] != ANSWER:
@@ -155,10 +143,10 @@ CLOSED_WITHIN = 1.0
 
 
 def piped_lines(descriptor: int) -> ScriptedLines:
-    """Return the lines of a file descriptor, each read on demand.
+    """Return the lines of a file descriptor, each read on demand, in a daemon thread.
 
-    A daemon thread reads the lines. Only a thread can wait for a pipe, a file and a device alike,
-    and the program can exit while the thread waits.
+    Only a thread can wait for a pipe, a file and a device alike, and the program can exit
+    meanwhile.
     """
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue(1)
@@ -172,7 +160,6 @@ def piped_lines(descriptor: int) -> ScriptedLines:
             has_put(None)
 
     def has_put(line: str | None) -> bool:
-        """Wait until the chat has taken the line before; return whether the chat still runs."""
         putting = lines.put(line)
         try:
             taken = asyncio.run_coroutine_threadsafe(putting, loop)
@@ -193,7 +180,6 @@ def piped_lines(descriptor: int) -> ScriptedLines:
 
 
 def _line_breaks() -> KeyBindings:
-    """Return key bindings in which Alt-Enter inserts a line break; Enter still sends the message."""
     bindings = KeyBindings()
 
     @bindings.add("escape", "enter")
@@ -204,11 +190,7 @@ def _line_breaks() -> KeyBindings:
 
 
 class ChatAnswerer(Absent):
-    """Answers the questions of tools with answers from the user or from a script.
-
-    The next of the chat's ``lines`` may be the answer, in a script. ``place_of`` returns the name of a
-    question's branch by the question's id, if it has one.
-    """
+    """Answers the questions of tools by the user, or by the next of a script's ``lines``."""
 
     def __init__(
         self,

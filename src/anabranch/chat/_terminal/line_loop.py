@@ -1,7 +1,6 @@
 """The loop of a chat at the terminal: reads a line, carries the line out, and shows its output.
 
-Ctrl-C during a turn stops the turn, and the session stores the reply received so far. At the prompt and
-in a script, Ctrl-C ends the program.
+Ctrl-C stops a running turn; at the prompt and in a script, it ends the program.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ async def run_lines(
     console: Console,
     command: Callable[[str], str | None] = "anabranch chat --thread {}".format,
 ) -> int:
-    """Carry out all lines; return the number of lines that failed.
-
-    ``command`` returns the command that continues a thread, if there is one.
-    """
+    """Carry out all lines; return how many failed. ``command`` continues a thread."""
     if isinstance(lines, TypedLines):
         lines.complete_by(LineCompleter(partial(candidates, session)))
     try:
@@ -81,7 +77,6 @@ async def _carry_out(
 
 
 async def _show_open_question(session: Session, console: Console) -> None:
-    """If the turn ended at a question, tell the user how to answer it."""
     # The next line reports a failure here, if the failure persists.
     with suppress(StoreError, SessionError):
         node = await session.cursor.node()
@@ -105,7 +100,6 @@ async def _next(session: Session, lines: InputLines) -> str | None:
 
 
 async def status_line(session: Session) -> str:
-    """Return the status line: model, thread, place, and the tokens and cost up to that place."""
     thread_id, node_id = session.cursor.thread_id, session.cursor.node_id
     model = session.model_name.rpartition("/")[2]  # the line is short
     parts = ["no model" if model == NO_MODEL else model, short_ids([thread_id])[thread_id]]
@@ -138,7 +132,6 @@ def _cost(node: Node) -> float | None:
 
 
 async def _prompt(session: Session, lines: InputLines) -> str:
-    """Return the text before the typed line: the name of the cursor's branch, and ``>``."""
     if isinstance(lines, ScriptedLines) or session.cursor.node_id is None:
         return "> "
     walk = await _look(session)
@@ -150,15 +143,13 @@ MAX_THREADS = 50
 
 
 class LineCompleter(Completer):
-    """Completes the last typed word with the words that ``candidates`` returns."""
-
     def __init__(self, candidates: Callable[[str], Awaitable[list[str]]]) -> None:
         self._candidates = candidates
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """Return nothing: the completions need a store that is read asynchronously."""
+        """Return nothing: the store is read asynchronously."""
         del document, complete_event
         return ()
 
@@ -178,7 +169,6 @@ class LineCompleter(Completer):
 
 
 async def candidates(session: Session, typed: str) -> list[str]:
-    """Return the words that can complete the last word of ``typed`` in a session."""
     name, space, rest = typed.partition(" ")
     tools = {name: tool.spec for name, tool in session.agent.tools.items()}
     if name == "/call" and space:
@@ -195,7 +185,6 @@ async def candidates(session: Session, typed: str) -> list[str]:
 
 
 def _of_tools(commands: Iterable[str], tools: Mapping[str, ToolSpec], typed: str) -> list[str]:
-    """Return the words that complete the name of a tool or command, or a tool's arguments."""
     name, space, rest = typed.partition(" ")
     if not name.startswith("/"):
         return []
@@ -207,7 +196,6 @@ def _of_tools(commands: Iterable[str], tools: Mapping[str, ToolSpec], typed: str
 async def _names(  # noqa: PLR0911 - a case for each command
     session: Session, command: str
 ) -> list[str]:
-    """Return the words that complete the first argument of a command."""
     match command:
         case "label" | "unlabel" | "fork":
             walk = await session.cursor.look()
@@ -230,7 +218,7 @@ async def _names(  # noqa: PLR0911 - a case for each command
 
 
 def _arguments(tool: ToolSpec, rest: str) -> list[str]:
-    """Return a tool's parameters without a value in ``rest``, or values for the last parameter."""
+    """Return parameters that ``rest`` does not give, or values for the last one."""
     properties: Any = tool.input_schema.get("properties", {})
     name, equals, _ = rest.rpartition(" ")[2].partition("=")
     if equals:

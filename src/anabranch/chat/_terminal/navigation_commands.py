@@ -31,7 +31,7 @@ async def _down(session: Session, number: str | None = None) -> Outputs:
 
 
 async def _go_to_sibling(session: Session, step: int) -> Outputs:
-    """Go to a sibling of the cursor's node, or of the nearest node above that has one."""
+    """Go to a sibling of the nearest node, from the cursor up, that has one."""
     cursor = session.cursor
     walk = await cursor.walk()
     place = cursor.node_id
@@ -86,7 +86,6 @@ async def _leaf(session: Session, number: str | None = None) -> Outputs:
 
 
 async def _label(session: Session, name: str | None = None) -> Outputs:
-    """List all labels, set a label at the cursor, or go to an existing label."""
     cursor = session.cursor
     walk = await cursor.walk()
     if name is None:

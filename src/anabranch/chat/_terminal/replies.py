@@ -1,7 +1,4 @@
-"""Shows a chat's replies: as plain text in a file or a pipe, and as Markdown at a terminal.
-
-``chat_screen.py`` decides for both which parts of a session are shown.
-"""
+"""Shows a chat's replies: as plain text in a file or a pipe, and as Markdown at a terminal."""
 
 from __future__ import annotations
 
@@ -47,12 +44,10 @@ class Replies:
         """The names of the running tools, by the ids of their uses."""
 
     def turn(self, awaited: str) -> AbstractContextManager[None]:
-        """Do nothing in the block; at a terminal, the subclass shows that the chat is waiting."""
         del awaited
         return nullcontext()
 
     def stream(self, text: str) -> None:
-        """Show a further piece of the reply that is arriving."""
         self._write(text)
         self.in_line = True
 
@@ -62,12 +57,10 @@ class Replies:
             self.in_line = False
 
     def print(self, text: str, *, markdown: bool = False) -> None:
-        """Show a text that is not part of the arriving reply."""
         del markdown
         self._write(f"{text}\n")
 
     def clear(self) -> None:
-        """Clear the screen, if ``out`` is a terminal."""
         if self._out.isatty():
             self._out.write(CLEAR)
             self._out.flush()
@@ -85,7 +78,7 @@ _IS_CJK: Final = re.compile(
 
 class _State(StateInline):
     def scanDelims(self, start: int, canSplitWord: bool) -> Scanned:  # noqa: N802, N803, FBT001 - overrides
-        """Return whether a run of stars opens or closes emphasis, also next to CJK letters."""
+        """Let stars next to CJK letters open and close emphasis as well."""
         found = super().scanDelims(start, canSplitWord)
         end = start + found.length
         before, after = self.src[start - 1 : start], self.src[end : end + 1]
@@ -106,7 +99,6 @@ class _Inline(ParserInline):
 
 
 def read_markdown(text: str) -> list[Token]:
-    """Return the tokens of ``text``, with tables and strikethrough."""
     parser = MarkdownIt()
     parser.inline = _Inline()
     return parser.enable("strikethrough").enable("table").parse(text)
@@ -118,8 +110,6 @@ RESERVED = 4
 
 
 class LiveReplies(Replies):
-    """Shows replies at the terminal of ``console``."""
-
     def __init__(self, console: Console) -> None:
         super().__init__(console.stream)
         self._region = LiveRegion(console.stream)
@@ -130,7 +120,6 @@ class LiveReplies(Replies):
 
     @contextmanager
     def turn(self, awaited: str) -> Generator[None]:
-        """Show for how long the chat has waited for ``awaited`` or a tool, until the block ends."""
         began = time.monotonic()
         self.running.clear()
         spinner = Spinner("dots")
@@ -149,14 +138,12 @@ class LiveReplies(Replies):
                 self.end_line()
 
     def stream(self, text: str) -> None:
-        """Show a further piece of a reply: print its whole paragraphs, and redraw its end."""
         whole, self._reply = _blocks(self._reply + text)
         if whole.strip():
             self._region.print(_markdown(whole))
         self.in_line = True
 
     def end_line(self) -> None:
-        """Print the part of a reply that arrived but is not printed yet."""
         rest, self._reply = self._reply, ""
         self.in_line = False
         if rest.strip():
@@ -188,7 +175,6 @@ def _markdown(text: str) -> Markdown:
 
 
 def _blocks(text: str) -> tuple[str, str]:
-    """Split ``text`` into its whole paragraphs and code blocks, and the part still arriving."""
     end = text.rfind("\n\n")
     while end >= 0:
         if len(_FENCE.findall(text[:end])) % 2 == 0:

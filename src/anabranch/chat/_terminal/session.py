@@ -1,7 +1,6 @@
 """A session: one user leads a conversation with an agent by typed messages and commands.
 
-``/help`` shows the usage of a command, and the session checks lines against it: ``NODE`` is required,
-``[N]`` is optional, and ``TEXT…`` takes the rest of the line unchanged.
+The usage of a command: ``NODE`` is required, ``[N]`` optional, and ``TEXT…`` takes the rest.
 """
 
 from __future__ import annotations
@@ -31,20 +30,10 @@ logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 
 class Session:
-    """A conversation that a user leads, line by line.
+    """A conversation that a user leads, line by line, with a copy of ``agent``.
 
-    Args:
-        agent: replies; the session works with a copy, whose model and limits the user can change.
-        thread_id: the first thread; the first message creates a thread that does not exist. By
-            default, a new thread.
-        model_name: the name of the agent's model.
-        models: the models that the session can switch to, if there are others.
-        system_prompt: the system prompt of the threads that the session creates.
-        columns: returns the width of the user's screen, if ``/help`` has to fit on one.
-
-    Attributes:
-        unanswered: the last message that has no answer from a model yet.
-        attached: files of the next message, with their bytes.
+    The first message creates a thread that does not exist. ``columns`` returns the width of the
+    screen; ``unanswered`` is the last message without an answer from a model.
     """
 
     def __init__(
@@ -75,7 +64,6 @@ class Session:
         return self.agent.store
 
     async def start(self) -> list[Output]:
-        """Go to the head of the thread, and return the text of the node there."""
         outputs = await self.cursor.open(self.cursor.thread_id)
         self.cursor.clear_history()
         return outputs
@@ -92,13 +80,11 @@ class Session:
         self.agent.dependencies = replace(given, limits=self.settings.limits(given.limits))
 
     async def _on_event(self, event: Event) -> None:
-        """Move the cursor to an added node, and pass the event to the agent's listener."""
         if isinstance(event, NodeAdded):
             self.cursor.follow(event.node)
         await self._listener(event)
 
     async def thread(self, text: str) -> Thread:
-        """Return the session's thread; create it if it is missing, with a title made of ``text``."""
         await self.cursor.check()
         store, thread_id = self.store, self.cursor.thread_id
         thread = await store.thread(thread_id)
@@ -117,10 +103,7 @@ class Session:
         return thread
 
     async def discard_unanswered(self) -> None:
-        """Delete the message at the cursor if its model failed; the next message replaces it.
-
-        The next message gets the files of the deleted one.
-        """
+        """Delete the message at the cursor if its model failed; the next gets its files."""
         here, store = self.cursor.node_id, self.store
         if here is None or here != self.unanswered or await store.children(here):
             return
@@ -139,7 +122,6 @@ class Session:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Run a turn in the block; after a stop or failure, store the reason at the last node."""
         try:
             yield
         except asyncio.CancelledError:
@@ -168,13 +150,7 @@ Outputs: TypeAlias = Output | list[Output]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of a session, such as ``/up``.
-
-    name: the name without the slash.
-    usage: the arguments, in the notation of this module.
-    help: the command's effect, in one sentence.
-    run: carries the command out in a session, with one text for each argument.
-    """
+    """A command of a session, without its slash; ``run`` takes one text for each argument."""
 
     name: str
     usage: str
@@ -183,7 +159,6 @@ class Command:
 
     @property
     def call(self) -> str:
-        """The command in the form that users type: ``/name`` and its arguments."""
         return f"/{self.name} {self.usage}".rstrip()
 
     @property
@@ -195,7 +170,6 @@ class Command:
         return words >= self.min_arguments and ("…" in self.usage or words <= len(usage))
 
     def arguments(self, text: str) -> list[str]:
-        """Return the arguments in ``text``; raise ``SessionError`` for too few or too many words."""
         if not self.accepts(text):
             raise SessionError(f"Write {self.call}.")
         count = len(self.usage.split())
@@ -203,7 +177,6 @@ class Command:
 
 
 def unknown_command(name: str, known: Iterable[str]) -> SessionError:
-    """Return the error for an unknown command, with the most similar name."""
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f" Did you mean /{near[0]}?" if near else ""
     return SessionError(f"Unknown command /{name}.{hint} /help lists the commands.")

@@ -29,11 +29,7 @@ logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 
 async def enter(session: Session, line: str) -> list[Output]:
-    """Carry out a line, and return its output, errors included.
-
-    If the caller cancels, the session stores the reply received so far, and moves the cursor to its
-    end.
-    """
+    """Carry out a line, and return its output, errors included."""
     read = read_line(line, partial(_accepts, session))
     steps: list[Callable[[], Awaitable[Outputs]]] = []
     if read.message is not None:
@@ -44,7 +40,7 @@ async def enter(session: Session, line: str) -> list[Output]:
 
 
 async def send(session: Session, text: str) -> list[Output]:
-    """Send ``text`` as a message, even if it starts with a slash, and return the output."""
+    """Send ``text`` as a message, even if it starts with a slash."""
     return await _carry_out(session, [partial(say, session, text)])
 
 
@@ -136,7 +132,6 @@ async def _switch(session: Session, name: str) -> Outputs:
 
 
 async def _help(session: Session, name: str | None = None) -> Outputs:
-    """Explain a command, list the commands of a group, or list all commands."""
     if name is not None and name.lower() in GROUPS:
         return Output("system", _listing(GROUPS[name.lower()]))
     if name is not None:
@@ -157,14 +152,12 @@ async def _help(session: Session, name: str | None = None) -> Outputs:
 
 
 def _listing(commands: Iterable[Command]) -> str:
-    """Return one line for each command: how to type it, and its effect."""
     listed = list(commands)
     width = max(len(each.call) for each in listed)
     return "\n".join(f"{each.call:{width}}  {each.help}" for each in listed)
 
 
 def _overview(columns: int) -> str:
-    """Return the commands by groups, on lines of at most ``columns`` characters."""
     indent = max(map(len, GROUPS)) + 2
     lines: list[str] = []
     for title, commands in GROUPS.items():

@@ -1,7 +1,6 @@
 """The cursor of a session: the thread and the node that the next message follows.
 
-Each move of the cursor moves the thread's head, so that the next session starts there. Two sessions in
-one thread have a cursor each.
+Each move moves the thread's head, where the next session starts.
 """
 
 from __future__ import annotations
@@ -32,11 +31,6 @@ logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 
 class SessionCursor:
-    """The place in a thread after which a session adds the next message.
-
-    The thread may not exist yet; ``node_id`` is ``None`` before the first node.
-    """
-
     def __init__(self, store: TreeStore, thread_id: str) -> None:
         self.thread_id: str = thread_id
         self.node_id: str | None = None
@@ -52,14 +46,10 @@ class SessionCursor:
     # -- reading -----------------------------------------------------------------------------
 
     async def look(self) -> Navigator | None:
-        """Return the thread without the results of tools, ``None`` if the thread does not exist."""
+        """Return the thread without results of tools, ``None`` if it does not exist."""
         return await self._read(self.thread_id)
 
     async def _read(self, thread_id: str) -> Navigator | None:
-        """Return the present nodes of a thread, ``None`` if the thread does not exist.
-
-        Only nodes added since the last call are read, so that a step in a large thread is cheap.
-        """
         # A command and a front end may read at the same time. If both added the same nodes, their
         # branches would count twice.
         async with self._lock:
@@ -80,28 +70,20 @@ class SessionCursor:
             return walk
 
     async def walk(self) -> Navigator:
-        """Return the thread without the results of tools, after checking the cursor's node.
-
-        Raises:
-            SessionError: if the thread is empty, or if someone else deleted the cursor's node; the
-                cursor then moves to the thread's head.
-        """
+        """Return :meth:`look` for a thread with nodes, or raise ``SessionError``."""
         walk = await self._look_around()
         if walk is None or not walk.nodes:
             raise SessionError("This conversation has no messages yet.")
         return walk
 
     async def node(self) -> Node | None:
-        """Return the node at the cursor, ``None`` before the first node or after a deletion."""
         return None if self.node_id is None else await self._store.node(self.node_id)
 
     async def check(self) -> None:
-        """Raise ``SessionError`` if someone else deleted the cursor's node, as :meth:`walk` does."""
         if self.node_id is not None and await self.node() is None:
             raise await self._deleted()
 
     async def here(self) -> list[Output]:
-        """Return a description of the cursor's place, and the text of its node; see :meth:`check`."""
         walk = await self._look_around()
         if walk is None:
             raise await self._deleted()
@@ -122,7 +104,6 @@ class SessionCursor:
         return walk
 
     async def _deleted(self) -> SessionError:
-        """Move from a deleted node to the thread's head; return the error for the user."""
         self.node_id = (await self._store.refs(self.thread_id)).get(HEAD)
         if await self._store.thread(self.thread_id) is None:
             return SessionError(
@@ -136,7 +117,6 @@ class SessionCursor:
     # -- moving ------------------------------------------------------------------------------
 
     async def open(self, thread_id: str) -> list[Output]:
-        """Go to the head of a thread, which need not exist before its first message."""
         walk = await self._read(thread_id)
         self.thread_id, self.node_id = thread_id, None
         if walk is None:
@@ -146,7 +126,6 @@ class SessionCursor:
         return [Output("system", f"Thread {thread_id}{title}"), *await self.here()]
 
     async def go(self, node_id: str | None, thread_id: str | None = None) -> list[Output]:
-        """Go to a node of this thread or of another, and return the node's text."""
         thread_id = thread_id or self.thread_id
         if node_id is None:
             await self._store.delete_ref(thread_id, HEAD)
@@ -156,15 +135,11 @@ class SessionCursor:
         return await self.here()
 
     def follow(self, added: Node) -> None:
-        """Go to ``added`` if this new node is a child of the cursor's node."""
         if added.parent_id == self.node_id and added.kind != "branch":
             self.node_id = added.id
 
     async def catch_up(self) -> None:
-        """Go to the thread's head if it is below the cursor, after an interrupted turn.
-
-        A store failure is only logged, because the interruption itself is about to be raised.
-        """
+        """Go to the thread's head if it is below the cursor; a failure is only logged."""
         try:
             head = (await self._store.refs(self.thread_id)).get(HEAD)
             path = (await self._store.path(head)).nodes if head is not None else ()
@@ -182,7 +157,6 @@ class SessionCursor:
         self._history = deque([self._place], MAX_PLACES)
 
     async def undo(self) -> list[Output]:
-        """Go back to the previous place of the history, and skip deleted places."""
         places = list(self._history)
         while places and (places[-1] == self._place or await self._is_deleted(places[-1])):
             places.pop()
@@ -200,10 +174,7 @@ class SessionCursor:
 
 
 def _results(node: Node, path: Path) -> Sequence[str]:
-    """Return the results of the tools that ``node`` calls.
-
-    For a node of kind ``results``, return the results of the tools that the node before it calls.
-    """
+    """Return the results of the node's tools, or of the tools before a ``results`` node."""
     if not node.tool_uses and node.kind != "results":
         return ()
     caller = next(each for each in reversed(path.nodes) if each.tool_uses)

@@ -36,11 +36,7 @@ Action: TypeAlias = Literal["clear", "exit"]
 class Output:
     """One output of a typed line: a text, an action, or both.
 
-    Attributes:
-        type: ``message`` from the conversation, ``system`` about it, or ``error``.
-        content: the text; may be empty if there is an action.
-        node_id: the node that the text belongs to, ``None`` if it belongs to none.
-        is_markdown: whether a model wrote the text.
+    ``message`` comes from the conversation, ``system`` is about it; a model wrote ``is_markdown``.
     """
 
     type: Literal["system", "message", "error"]
@@ -51,7 +47,7 @@ class Output:
 
 
 class SessionError(Exception):
-    """The session cannot carry out a typed line; the message tells the user why."""
+    """The session cannot carry out a typed line, for the reason that the user reads."""
 
 
 EXPECTED = (SessionError, AnabranchError, ModelError)
@@ -65,7 +61,6 @@ def error_text(error: Exception) -> str:
 
 
 def result_text(content: Iterable[ResultBlock]) -> str:
-    """Return the text of a tool's result, or a description of a result without text."""
     blocks = list(content)
     if is_no_result(blocks):
         return "(stopped before it returned a result)"
@@ -90,7 +85,6 @@ BEFORE = "Before the first message: your next message starts a new beginning."
 
 
 def position(walk: Navigator, node_id: str | None) -> str:
-    """Return one line about a node: branch, kind, labels, and its neighbours in the tree."""
     below = len(walk.below(node_id))
     ways = f"{below} below (/down)" if below else ""
     if node_id is None:
@@ -105,7 +99,6 @@ def position(walk: Navigator, node_id: str | None) -> str:
 
 
 def whole(walk: Navigator, node: Node, state: str, results: Sequence[str] = ()) -> str:
-    """Return the whole text of a node, with its tool calls, their results, and its state."""
     text = text_for_user(node)
     lines = [text] if text.strip() else []
     lines += [f"→ {use.name}({json_line(use.input)})" for use in node.tool_uses]
@@ -120,12 +113,10 @@ def whole(walk: Navigator, node: Node, state: str, results: Sequence[str] = ()) 
 
 
 def ending(state: str) -> str:
-    """Return the line about the state of a node, with the user's way to continue."""
     return f"({'; '.join(filter(None, [state, HOW_ON.get(state, TRY_AGAIN)]))})"
 
 
 def preview(walk: Navigator, node: Node) -> str:
-    """Return one line about a leaf: its depth, branch and labels, and the start of its text."""
     names = [f"depth {len(walk.path(node.id))}", walk.branch_of(node.id)]
     names += walk.labels.get(node.id, [])
     state = state_of(node, walk, Path((), {}))

@@ -14,8 +14,6 @@ from anabranch.chat._terminal.session_output import SessionError
 
 
 class SessionSettings(BaseModel):
-    """The settings of one session."""
-
     model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
     verbose: bool = Field(default=True, description="show the work of tools and branches")
@@ -40,7 +38,6 @@ class SessionSettings(BaseModel):
         return replace(base, **{name: getattr(self, name) for name in self._limit_names()})
 
     def change(self, name: str, text: str) -> None:
-        """Set a setting to the value typed as ``text``; raise ``SessionError`` if one is invalid."""
         if name not in type(self).model_fields:
             known = ", ".join(type(self).model_fields)
             raise SessionError(f"There is no setting {name!r}. Settings: {known}.")
@@ -67,12 +64,10 @@ def _value_text(value: object) -> str:
 
 
 class ModelCatalogue(Protocol):
-    """The models that a session can switch to."""
-
     def open(self, name: str) -> Model:
         """Return the model ``name``; raise ``ModelError`` if the model cannot be opened."""
         ...
 
     def names(self) -> Sequence[str]:
-        """Return the names of known models; other names may work as well."""
+        """Return the names of known models; others may work as well."""
         ...

@@ -116,7 +116,7 @@ async def _load(session: Session, name: str) -> Outputs:
 
 
 async def _fill(store: TreeStore, loaded: LoadedThread) -> None:
-    """Store the nodes and results of a loaded thread, with its base64 files as separate files."""
+    """Store a loaded thread, with its base64 files as separate files."""
 
     async def stored(content: Iterable[B]) -> tuple[B, ...]:
         return await store_files(store, loaded.thread.id, content)

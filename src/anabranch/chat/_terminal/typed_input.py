@@ -28,10 +28,7 @@ _COMMAND = re.compile(r"\s/(?P<name>[\w-]+)(?=\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class InputLine:
-    """A typed line, split into a message to send first and a command, each ``None`` if missing.
-
-    ``rest`` is the text after the command's name.
-    """
+    """A message to send first, and a command with the ``rest`` of its text, if there are any."""
 
     message: str | None = None
     command: str | None = None
@@ -39,11 +36,7 @@ class InputLine:
 
 
 def read_line(text: str, accepts: Callable[[str, str], bool]) -> InputLine:
-    """Return the message and the command that a typed line contains.
-
-    ``accepts`` tells whether a command with this name accepts this rest. Otherwise a slash at the end of
-    a message, as in a path or a fraction, belongs to the message.
-    """
+    """Split a line; if no command ``accepts`` its end, a slash there belongs to the message."""
     line = text.strip()
     if line in BARE:
         return InputLine(command=BARE[line])
@@ -66,7 +59,6 @@ HOW_TO_ANSWER = (
 
 
 def read_answer(request: ElicitRequest | UrlRequest, text: str) -> ElicitReply:
-    """Return the answer typed after ``/answer``; raise ``SessionError`` for any other text."""
     match text.strip():
         case "decline":
             return ElicitReply(action="decline")
@@ -85,12 +77,6 @@ def read_answer(request: ElicitRequest | UrlRequest, text: str) -> ElicitReply:
 
 
 def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
-    """Return the arguments for ``tool`` that the user typed.
-
-    Raises:
-        ToolError: if the text cannot be read.
-        InvalidArgumentsError: if the arguments do not fit the parameters of an anabranch tool.
-    """
     # branch_self reads a user's lists and words in the same way as a model's.
     schema = tool.spec.input_schema
     known = cast("dict[str, JsonValue]", schema.get("properties", {}))
@@ -110,7 +96,6 @@ def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
 
 
 def number_in(text: str, count: int) -> int:
-    """Return the index for a typed number from 1 to ``count``; else raise ``SessionError``."""
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= count:
         raise SessionError(f"{text!r} is not a number from 1 to {count}.")
     return int(text) - 1
@@ -130,11 +115,9 @@ _LOCAL: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
 
 
 def typed_paths(typed: str) -> list[Path]:
-    """Return the file paths that ``typed`` names.
+    """Return the paths in ``typed``: one, or several, split as a shell does.
 
-    The line is one path if a file has that name. Otherwise the function splits the line as a shell
-    does, with quotes and backslashes. Terminals write the names of dropped files in that form, or
-    as ``file://`` addresses. A line with a word that is no file is one path, which cannot be read.
+    Terminals write the names of dropped files in that form, or as ``file://`` addresses.
     """
     whole = _expanded(typed)
     if _exists(whole):
@@ -148,10 +131,7 @@ def typed_paths(typed: str) -> list[Path]:
 
 
 def completed_paths(typed: str) -> list[str]:
-    """Return the paths that start with ``typed``, folders with a slash at the end.
-
-    Hidden files appear only after a typed dot. Names that a terminal cannot show are left out.
-    """
+    """Return the paths that start with ``typed``; hidden files only after a typed dot."""
     quote = typed[:1] if typed[:1] in ("'", '"') else ""
     folder, name = os.path.split(typed[len(quote) :])
     try:
@@ -168,7 +148,6 @@ def completed_paths(typed: str) -> list[str]:
 
 
 def _expanded(typed: str) -> str:
-    """Return the path in ``typed``: of a ``file://`` address, or with ``~`` replaced."""
     if (address := _LOCAL.match(typed)) is not None:
         return url2pathname(typed[address.end() :])
     return os.path.expanduser(typed)  # noqa: PTH111 - pathlib raises for an unknown user

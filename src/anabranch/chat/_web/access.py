@@ -1,10 +1,7 @@
 """Checks requests to the web application: hosts, origins, tokens, users, rates and body sizes.
 
-A page of another site can send requests to a server on this machine, and can point a host name of its
-own to it. So ``Host`` must be a known name, and ``Origin``, if a browser sends it, the same name.
-
-Browsers send the cookies of all ports of a host, so a request may carry data of other servers. This
-module compares headers with expected values, and neither decodes nor parses them.
+A page of another site can point a host name to this machine, so ``Host`` must be a known name, and
+``Origin`` the same. Cookies may come from other servers of the host: no code here decodes them.
 """
 
 from __future__ import annotations
@@ -36,12 +33,7 @@ CALLER = "anabranch.caller"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The client that sent a request, with its limits; requests count under the name ``counted_as``.
-
-    Attributes:
-        principal: the owner of the threads that the caller creates, and the only owner whose
-            threads it sees; ``None`` where callers are not distinguished.
-    """
+    """The client that sent a request; ``principal`` owns the threads that it sees."""
 
     principal: str | None
     counted_as: str
@@ -49,13 +41,11 @@ class Caller:
     streams: Shares
 
     def check_run(self) -> None:
-        """Count a run that the caller wants to start; refuse a run over the limit."""
         seconds = self.rates.runs.take(self.counted_as)
         if seconds:
             raise too_many("messages and answers", seconds)
 
     def open_stream(self) -> ExitStack:
-        """Count one more open stream of events, until the returned stack is closed; refuse too many."""
         place = ExitStack()
         try:
             place.enter_context(self.streams.place(self.counted_as))
@@ -75,7 +65,6 @@ def too_many(what: str, seconds: int) -> HTTPException:
 
 
 def full(seconds: int) -> HTTPException:
-    """Return the error response for a run that too many waiting runs exclude."""
     return _later(
         f"Too many messages already wait for an answer. Send this one again in {seconds} s:"
         " the server stored nothing of it.",
@@ -124,15 +113,8 @@ class TooLargeError(Exception):
 class Access:
     """ASGI middleware that refuses requests before the application sees them.
 
-    Args:
-        app: the application.
-        token: the token that a request must present, as ``Authorization: Bearer …`` or in the cookie
-            that the page's ``?token=`` sets; ``None`` for no token.
-        authenticate: names the principal of each request, who then owns threads.
-        hosts: the names under which clients may reach the application, without port.
-        rates: limits the requests of a caller.
-        streams: the streams of events, of which each caller has a share.
-        now: seconds that never go back.
+    ``token`` arrives as ``Authorization: Bearer …``, or in the cookie that the page's ``?token=``
+    sets. ``authenticate`` names a request's principal. ``hosts`` have no port.
     """
 
     def __init__(
@@ -180,7 +162,6 @@ class Access:
             await _too_large(most)(scope, receive, secured)
 
     async def _refusal(self, request: Request) -> Response | None:
-        """Return the error response to a request that the rules refuse, ``None`` for any other."""
         try:
             return self._wrong_place(request) or await self._unknown_caller(request)
         except HTTPException as error:
@@ -204,7 +185,6 @@ class Access:
         return None
 
     async def _unknown_caller(self, request: Request) -> Response | None:
-        """Return the error response to a request of an unknown caller, ``None`` for a known one."""
         principal = await self._authenticate(request) if self._authenticate is not None else None
         counted = counted_as(request, principal)
         caller = Caller(principal or None, counted, self._rates, self._streams)
@@ -216,7 +196,7 @@ class Access:
         return self._without_token(request)
 
     def _without_token(self, request: Request) -> Response | None:
-        """Return the response to a request without a valid token; ``?token=`` sets a cookie."""
+        """Return the response without a valid token; ``?token=`` sets a cookie."""
         given = _token_in_query(request)
         if self._token is None or self._is_presented(request.headers):
             return None
@@ -232,7 +212,6 @@ class Access:
         return _refused(401, wanted, {"WWW-Authenticate": "Bearer"})
 
     def _is_presented(self, headers: Headers) -> bool:
-        """Whether a request has the token in a header, or in one of its cookies."""
         token = self._token or ""
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and _equal(bearer, token):
@@ -246,7 +225,7 @@ def _equal(given: str, secret: str) -> bool:
 
 
 def _token_in_query(request: Request) -> str | None:
-    """Remove the token from the query, because servers log addresses, and return the token."""
+    """Remove the token from the query, because servers log addresses, and return it."""
     query = parse_qsl(request.scope["query_string"].decode("latin-1"))
     others = [(name, value) for name, value in query if name != "token"]
     if len(others) < len(query):
@@ -255,13 +234,11 @@ def _token_in_query(request: Request) -> str | None:
 
 
 def _name(header: str) -> str:
-    """Return the name in a ``Host`` header, without its port."""
     name, colon, port = header.rpartition(":")
     return (name if colon and port.isdecimal() else header).lower()
 
 
 def _most(scope: Scope) -> int:
-    """Return the maximum bytes of a request's body, which depend on the route."""
     is_run = scope["path"] == scope.get("root_path", "") + RUNS
     return MAX_RUN_BODY if is_run else MAX_BODY
 

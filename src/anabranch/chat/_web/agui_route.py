@@ -1,8 +1,7 @@
 """``POST /agui``: starts a run of AG-UI 1.0 with a new message, or with answers to the last run.
 
-The answers are for the last run's interrupts, and for tools that the front end runs. The conversation is
-the server's tree. Of the messages that a client sends, the route takes the new ones at the end: the
-user's last message, and results. The tree already has the others.
+The conversation is the server's tree. Of the messages that a client sends, only those at the end
+are new: the user's last message, and results.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def agui_route(conversations: Conversations) -> Route:
 async def _check_backlog(
     conversations: Conversations, wanted: RunAgentInput, principal: str | None
 ) -> None:
-    """Refuse a new run if too many runs wait, before the server stores anything of the run."""
+    """Refuse a new run before the server stores anything of the run."""
     if seconds := await conversations.backlog.add():
         found = await conversations.find(wanted.thread_id, principal)
         if found is None or await found.log.begun(wanted.run_id) is None:
@@ -99,7 +98,6 @@ async def _conversation(
     message: Message | None,
     principal: str | None,
 ) -> Conversation:
-    """Return the conversation of a run; create the thread for its first message."""
     found = await conversations.find(wanted.thread_id, principal)
     if found is None and message is not None:
         name = _new_id(wanted.thread_id)
@@ -126,7 +124,6 @@ async def _resume(
     results: Mapping[str, FrontEndResult],
     front_end: FrontEnd,
 ) -> int:
-    """Answer the open questions of a conversation; return the number of the last event before."""
     replies = {entry.interrupt_id: _reply(entry) for entry in wanted.resume or []}
     after = await conversation.answer({**replies, **results}, wanted.run_id, front_end)
     if after is None:  # the questions had these answers: the run is empty
@@ -147,7 +144,6 @@ def _reply(entry: ResumeEntry) -> ElicitReply:
 
 
 def _place(wanted: RunAgentInput) -> Place:
-    """Return where to add a message: below the node ``headNodeId``, by default at the head."""
     props: object = wanted.forwarded_props
     given = cast("dict[str, object]", props) if isinstance(props, dict) else {}
     place = given.get("headNodeId", HEAD)

@@ -1,8 +1,6 @@
 """Answers a question of a recorded call differently, which starts a second line of the call.
 
-The new line replays the call from the state in which it asked, and continues with the other answer.
-The effects of the new line happen under their own idempotency keys, and the store records them like
-those of any call. Further questions are open on the new line, and take answers in the same way.
+The new line replays the call, and has its own effects, under their own idempotency keys.
 """
 
 from __future__ import annotations
@@ -61,12 +59,6 @@ async def answer_differently(
     step_id: str,
     reply: ElicitReply,
 ) -> str:
-    """Start a line of a recorded call with another answer; return the line's name.
-
-    Raises:
-        AnswerRefusedError: if the question does not exist, the answer does not fit, another client
-            has yet to answer the question, the call's effects are undone, or its time is over.
-    """
     await _check_time(dependencies, policy.store, record.call_id)
     asked = await _round_that_asked(policy.store, record, step_id)
     _check(asked, step_id, reply)
@@ -99,7 +91,6 @@ async def answer_differently(
 
 
 async def _check_time(dependencies: AgentDependencies, store: CallStore, call_id: str) -> None:
-    """Refuse an answer after the deadline of a call, or after its effects are undone."""
     record, now = await store.find(call_id), dependencies.clock.now()
     if record is None:
         return
@@ -108,7 +99,6 @@ async def _check_time(dependencies: AgentDependencies, store: CallStore, call_id
 
 
 async def _round_that_asked(store: CallStore, record: CallRecord, step_id: str) -> RoundRecord:
-    """Return the last round of a recorded call in which the question ``step_id`` was open."""
     for number in range(await latest_number(store, record.call_id), -1, -1):
         ended = await store.round(record.call_id, number)
         if ended is not None and ended.state and step_id in _journal(ended).pending:
@@ -126,11 +116,10 @@ def _journal(ended: RoundRecord) -> Journal:
 
 
 async def _given(store: CallStore, line: str, asked: RoundRecord) -> Mapping[str, Answer]:
-    """Return the answers that the round after ``asked`` took on ``line``; a new line changes one.
+    """Return the answers that the round after ``asked`` took on ``line``.
 
-    Raises:
-        AnswerRefusedError: if that round has not begun, because the client that asked must answer
-            first. On a line that this module started, nobody else answers.
+    If that round has not begun, the client that asked must answer first. Nobody else answers on a
+    line that this module started.
     """
     number = asked.number + 1
     inbox = await store.answers(line)

@@ -30,11 +30,8 @@ EFFECTS_UNDONE = "The server has undone the effects of this call, so the call ca
 class AnswerRefusedError(Exception):
     """The answer does not fit its question, or the question does not wait for an answer.
 
-    Attributes:
-        reason: ``unknown``, ``answered``, ``expired`` or ``invalid``. For a second, different
-            answer also ``open``, if the question has no answer yet, or ``closed``, if its call
-            cannot continue from the question.
-        errors: the faults of the answer's fields.
+    ``reason`` is ``unknown``, ``answered``, ``expired`` or ``invalid``; for a different answer also
+    ``open`` without a first one, or ``closed`` if the call cannot continue.
     """
 
     def __init__(self, reason: str, message: str, errors: list[FieldError] | None = None) -> None:
@@ -45,19 +42,12 @@ class AnswerRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnswer:
-    """An answer in the stored form, with its question.
-
-    ``around``: the surroundings of the last node on the question's line at the time of the check.
-    """
-
     question: Node
     reply: Reply
     around: Surroundings
 
 
 class AnswerChecks:
-    """Checks answers to the questions of one thread; a refusal is an :class:`AnswerRefusedError`."""
-
     def __init__(self, agent: Agent, questions: Questions, thread_id: str) -> None:
         self._agent = agent
         self._questions = questions
@@ -66,7 +56,7 @@ class AnswerChecks:
     async def first(
         self, question_id: str, given: ElicitReply | FrontEndResult
     ) -> CheckedAnswer | None:
-        """Check the first answer to a question; return ``None`` if the same answer is stored."""
+        """Return the first answer to a question, ``None`` if the same answer is stored."""
         read = await self._read(question_id, given)
         before = await given_answer(self._agent, read.question, read.around)
         if isinstance(before, TimeOver):
@@ -79,7 +69,6 @@ class AnswerChecks:
         return read
 
     async def another(self, question_id: str, given: ElicitReply) -> CheckedAnswer:
-        """Check a second, different answer to a question that has an answer."""
         read = await self._read(question_id, given)
         if await given_answer(self._agent, read.question, read.around) is None:
             await self._check_time(read)
@@ -100,13 +89,11 @@ class AnswerChecks:
         return CheckedAnswer(node, given, around)
 
     async def _check_time(self, read: CheckedAnswer) -> None:
-        """Check that the first answer to a question is in time and fits the form."""
         shown, now = await self._check(read), self._agent.dependencies.clock.now()
         if shown.continues_at is not None and shown.continues_at <= now:
             raise AnswerRefusedError("expired", TOO_LATE)
 
     async def _check(self, read: CheckedAnswer, *, is_answered: bool = False) -> PendingQuestion:
-        """Check that the question's call is open and the answer fits; return the question."""
         try:
             shown = await self._questions.unexpired(
                 read.question, read.around, is_answered=is_answered
@@ -121,7 +108,6 @@ class AnswerChecks:
 
 
 def check_form(form: Mapping[str, Any] | None, reply: ElicitReply) -> None:
-    """Refuse an answer that does not fit the form of its question, ``None`` without a form."""
     if errors := errors_in(form, reply):
         message = "; ".join(f"{each.field or 'answer'}: {each.message}" for each in errors)
         raise AnswerRefusedError(

@@ -1,7 +1,4 @@
-"""The chat as a web application: its page, its AG-UI endpoint, and its other routes.
-
-A server can serve the application alone (``anabranch web``), or inside another ASGI application.
-"""
+"""The chat as a web application: its page, its AG-UI endpoint, and its other routes."""
 
 from __future__ import annotations
 

@@ -44,8 +44,6 @@ LARGEST_VALUE = 20_000
 
 
 class CallsRoom:
-    """The routes that list and show recorded calls, and answer their questions differently."""
-
     def __init__(
         self, conversations: Conversations, policy: Durability, shows: RecordedCalls
     ) -> None:
@@ -97,7 +95,6 @@ class CallsRoom:
         )
 
     async def answer(self, request: Request) -> Response:
-        """Answer a question differently; a copy of the call continues with that answer."""
         if self._shows != "values":
             raise HTTPException(403, "This application shows no questions, so it takes no answers.")
         record = await self._find(request.path_params["id"])
@@ -119,7 +116,6 @@ class CallsRoom:
     async def _answer_in(
         self, conversation: Conversation, record: CallRecord, body: CallAnswerBody
     ) -> Mapping[str, str]:
-        """Answer a question of a conversation's call differently; return the thread and the run."""
         thread_id, step_id = conversation.thread_id, body.step_id
         asked = await self._conversations.questions.asked_by(thread_id, record.call_id, step_id)
         if asked is None:
@@ -139,7 +135,7 @@ class CallsRoom:
     async def _conversation(
         self, request: Request, record: CallRecord
     ) -> tuple[Conversation | None, bool]:
-        """Return the conversation of a call, and whether the call belongs to another user."""
+        """Return the call's conversation, and whether another user has the call."""
         if not record.thread:
             return None, False
         principal = caller_of(request).principal
@@ -152,8 +148,6 @@ class CallsRoom:
 
 
 def rooms_route() -> Route:
-    """Return the route that lists the page's optional parts, such as recorded calls."""
-
     async def serve(request: Request) -> Response:
         rooms: list[str] = request.app.state.rooms
         return json_response(rooms)
@@ -162,7 +156,6 @@ def rooms_route() -> Route:
 
 
 def _bounded(call: RecordedCall) -> dict[str, Any]:
-    """Return a call as JSON, with large values shortened."""
     shown = call.model_dump(mode="json")
     for each in (shown, *shown["steps"]):
         for name in ("arguments", "value", "error"):

@@ -1,8 +1,7 @@
 """One conversation on the web: one turn runs at a time, and any number of pages may follow it.
 
-A user's message or answer starts a run, and the conversation stores the run with its input. Then
-the conversation calls a worker, in this process or another, which does the run's work
-(``run_work.py``). The process that started the run only follows its events.
+A message or answer starts a run. The process that started the run stores its input, and follows the
+events; a worker in any process does the work (``run_work.py``).
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ LOOK = "look"
 
 
 class Conversation:
-    """The conversation in one thread: starts runs, takes answers, and stops runs.
+    """Starts, answers and stops the runs of one thread.
 
-    With ``works_here``, the worker that ``engine`` calls is always this process, which then keeps the
-    right to a run that it has started.
+    With ``works_here``, the worker is always this process, which keeps the right to a run that it
+    starts.
     """
 
     def __init__(
@@ -88,14 +87,13 @@ class Conversation:
         """A turn that started here, and that no worker has taken yet."""
 
     async def is_running(self) -> bool:
-        """Whether any process has a run of this conversation that is not finished."""
         return await self._right.open_run() is not None
 
     async def position(self) -> EventId:
-        """Return the id of the event after which a page that has read the tree must read on.
+        """Return the id of the event after which a reader of the tree must read on.
 
-        Without a run, this is the id of the last event. During a run, this is the id of the event
-        before the run, because the tree does not have all events of the run yet.
+        During a run, this is the event before the run: the tree does not have all of the run's
+        events yet.
         """
         run = await self._right.open_run()
         begun = None if run is None else await self.log.begun(run.id)
@@ -103,13 +101,11 @@ class Conversation:
 
     @property
     def is_idle(self) -> bool:
-        """Whether this process has no work in the conversation and no events to store."""
         in_progress = not self._runs.is_idle or self._new or self._lock.locked()
         return not in_progress and self.log.is_written
 
     @property
     def is_untaken(self) -> bool:
-        """Whether a run waits here until this process has finished work on other runs."""
         return self._new is not None
 
     # -- actions of users --------------------------------------------------------------------
@@ -125,22 +121,12 @@ class Conversation:
         results: Mapping[str, FrontEndResult] | None = None,
         may_wait: bool = False,
     ) -> int:
-        """Start a turn with a message of the user; return the number of the event before it.
+        """Start a turn with a user's message; return the number of the event before it.
 
-        While the turn in progress waits for a time, a message that ``may_wait`` is stored, and
-        starts the next turn. One message at a time may wait so.
-
-        The message follows the node ``at``; ``None`` makes it another beginning of the thread. The
-        thread already has its ``files``. A repeated run has the same message: the client receives its
-        events again.
-
-        The conversation first cancels open questions, and their tools read the cancellation. Calls
-        of the front end's tools without an entry in ``results``, which is keyed by their questions,
-        are cancelled as well. A message ``/TOOL name=value …`` calls a tool without the model.
-
-        Raises:
-            BusyError: if a turn is running.
-            AnabranchError: if :meth:`TurnWork.check` refuses the message.
+        While the turn in progress waits for a time, one message that ``may_wait`` starts the next
+        turn. The message first cancels open questions, and calls of the front end's tools without
+        an entry in ``results``. A repeated run has the same message: the client receives its events
+        again.
         """
         message = Message(text, at, tuple(files))
         await self._work.check(message)
@@ -156,21 +142,13 @@ class Conversation:
             return after
 
     async def _queue(self, run_id: str, message: Message, front_end: FrontEnd | None) -> bool:
-        """Queue a message behind a turn that waits for a time; return false if no turn waits so.
-
-        A message after the head follows the end of that turn, which moves the head.
-        """
+        """Queue a message behind a turn that waits for a time; return false for no such turn."""
         if message.at == await self._agent.head(self.thread_id):
             message = replace(message, at=HEAD)
         return await self._right.queue(started(self.log.shown_id, run_id, message, front_end))
 
     async def retry(self, node_id: str, run_id: str) -> None:
-        """Retry a turn that ended at a node without a reply, from its last whole step.
-
-        Raises:
-            BusyError: if a turn is running.
-            ToolError: if no turn ended at the node.
-        """
+        """Retry a turn that ended at a node without a reply, from its last whole step."""
         async with self._lock:
             await self._work.retried_at(node_id)  # raises before a run starts
             async with self._new_turn() as turn:
@@ -182,7 +160,6 @@ class Conversation:
                     raise
 
     async def _add_results(self, turn: LiveTurn, results: Mapping[str, FrontEndResult]) -> None:
-        """Store the results of front-end tools; a result that comes too late is dropped."""
         current_turn.set(turn)
         for question_id, result in results.items():
             with suppress(QuestionAnsweredError, QuestionExpiredError):
@@ -196,13 +173,9 @@ class Conversation:
     ) -> int | None:
         """Answer questions; return the number of the last event before the answers.
 
-        All answers are checked before the first is stored. A turn that still runs takes them up;
-        otherwise a run starts. If the questions already have these answers, nothing happens: a
-        repeated run gets its events again, and for another run the result is ``None``.
-
-        Raises:
-            AnswerRefusedError: if a question takes no answer, or another answer. If another process
-                answers a question meanwhile, the answers to the questions before it stay.
+        All answers are checked before the first is stored. A turn that still runs takes them up.
+        For equal answers the result is ``None``, or the beginning of the repeated run. If another
+        process answers meanwhile, the answers before that question stay.
         """
         async with self._lock:
             checked = [await self._checks.first(*each) for each in replies.items()]
@@ -233,15 +206,7 @@ class Conversation:
             return after
 
     async def answer_differently(self, question_id: str, given: ElicitReply, run_id: str) -> None:
-        """Answer an answered question again, so that its tool continues on a second line.
-
-        If a line with this answer has ended, nothing happens.
-
-        Raises:
-            AnswerRefusedError: if the question takes no answer, or not this one.
-            BusyError: if a turn is running.
-            AnabranchError: if the store refuses the answer; the run then ends without any work.
-        """
+        """Answer a question again, so that its tool continues on a second line."""
         async with self._lock:
             other = await self._checks.another(question_id, given)
             async with self._new_turn() as turn:
@@ -255,17 +220,13 @@ class Conversation:
                     raise
 
     async def finish_empty(self, run_id: str) -> int:
-        """Report a run that has no work; return the number of the last event before the run."""
         async with self._new_turn() as turn:
             after = await turn.begin(started(self.log.shown_id, run_id))
             await turn.succeed(is_empty=True)
             return after
 
     async def stop(self) -> bool:
-        """Stop the unfinished run and wait for its end; return false if no run is unfinished.
-
-        If no worker had the run, call one for the effects of its tools.
-        """
+        """Stop the unfinished run and wait for its end; return false if there is none."""
         is_stopped = await stop_run(self.log, self._right, self._wake, self._runs.store_stop)
         end = await end_of(self._agent, self.thread_id) if is_stopped else None
         if end is not None and end.is_cut_off:
@@ -275,7 +236,6 @@ class Conversation:
 
     @asynccontextmanager
     async def _new_turn(self) -> AsyncGenerator[LiveTurn]:
-        """Yield a turn without a run; a worker takes the run that has begun when the block ends."""
         turn = LiveTurn(self.log, self._right)
         try:
             yield turn
@@ -283,7 +243,6 @@ class Conversation:
             await run_shielded(self._call_worker(turn))
 
     async def _call_worker(self, turn: LiveTurn) -> None:
-        """Leave a started run to a worker; return the run's wake to the engine."""
         if self._keeps_new and turn.is_new:
             self._new, waits = turn, turn.run
         else:
@@ -292,12 +251,10 @@ class Conversation:
             await self._wake(waits)
 
     async def _wake(self, run: TurnRecord) -> None:
-        """Tell the engine to wake a worker for a waiting run, now or at the run's time."""
         # The run may have waited for this version before, under the same name, whose wake is done.
         await self._call(run.wake, self._right.now() if run.version else run.wakes_at, run.version)
 
     async def _look(self, at: float) -> None:
-        """Tell the engine to wake a worker at a time, which checks whether tools can continue."""
         await self._call(LOOK, at)
 
     async def _call(self, name: str, at: float, version: str = "") -> None:
@@ -312,7 +269,6 @@ class Conversation:
             )
 
     async def close(self) -> None:
-        """Leave this process's unstarted run to other processes, and store all reported events."""
         turn, self._new = self._new, None
         if turn is not None:
             await turn.hand_over()

@@ -1,8 +1,4 @@
-"""The conversations of a web application: finds, creates, runs and tends its threads.
-
-One agent serves all threads. Each event goes to the thread in which it happens: the context of the
-running task names the turn.
-"""
+"""The conversations of a web application: finds, creates, runs and tends its threads."""
 
 from __future__ import annotations
 
@@ -63,13 +59,9 @@ FLUSH = 5.0
 
 
 class Conversations:
-    """All conversations of one application, which share an agent and a store.
+    """All conversations of one application, with the options of :func:`make_chat_app`.
 
-    The options are those of :func:`make_chat_app`.
-
-    Attributes:
-        modules: the modules that show questions of plugins in the page, by their names.
-        stopping: an event that the end of :meth:`running` sets; ``None`` before its start.
+    The end of :meth:`running` sets ``stopping``, which is ``None`` before the start.
     """
 
     def __init__(  # noqa: PLR0913 - the options of an application, by keyword
@@ -131,7 +123,6 @@ class Conversations:
         return {each.name: each.tool for each in tools if isinstance(each, CalledTool)}
 
     async def find(self, thread_id: str, principal: str | None) -> Conversation | None:
-        """Return the conversation of a thread, ``None`` if ``principal`` has no such thread."""
         for name in stored_ids(thread_id, principal):
             thread = await self.agent.store.thread(name)
             if thread is not None and thread.owner == principal:
@@ -139,10 +130,7 @@ class Conversations:
         return None
 
     async def begin(self, thread: Thread) -> Conversation | None:
-        """Create the thread, whose id is unused, and return its conversation.
-
-        The result is ``None`` if another process creates the same thread at this moment.
-        """
+        """Create a thread; ``None`` if another process creates the same thread now."""
         for name in stored_ids(thread.id, thread.owner):
             named = replace(thread, id=name)
             stored = await self._created(named)
@@ -153,7 +141,6 @@ class Conversations:
         return None
 
     async def _created(self, thread: Thread) -> Thread:
-        """Store a new thread and return it; if its id is in use, return the stored thread."""
         try:
             await self.agent.store.create_thread(thread)
         except StoreError:
@@ -179,10 +166,7 @@ class Conversations:
         return found
 
     def _work_untended(self) -> None:
-        """Start a task that works on runs, if no lifespan of the application has started one.
-
-        An application that is mounted in another, or called without a server, has no lifespan.
-        """
+        """Start a worker for an application without a lifespan, such as a mounted one."""
         if not self._is_tended and (self._worker is None or self._worker.done()):
             self._worker = asyncio.create_task(self._work(CONCURRENCY))
 
@@ -196,7 +180,6 @@ class Conversations:
         return sum(each.is_untaken for each in self._threads.values())
 
     async def advance(self, wake: Wake) -> None:
-        """Work on the run for which the engine woke this worker, if the run still waits."""
         thread_id = wake.call
         conversation = self._threads.get(thread_id)
         if conversation is None:
@@ -213,10 +196,9 @@ class Conversations:
 
     @asynccontextmanager
     async def running(self, concurrency: int | None) -> AsyncGenerator[None]:
-        """In the block, work on up to ``concurrency`` runs at a time, and do the periodic jobs.
+        """In the block, work on up to ``concurrency`` runs at a time; ``None`` works on none.
 
-        Without ``concurrency``, other processes work on the runs. At the end of the block, unfinished
-        runs continue in other processes or after a restart. If the store of calls is in this
+        Unfinished runs continue in other processes or after a restart. If the calls are in this
         process's memory, the end instead stops the runs and undoes the effects of open calls.
         """
         self._is_tended = True

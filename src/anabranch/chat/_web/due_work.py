@@ -1,8 +1,6 @@
 """Finds the runs that need a worker in the store, and lets this process work on them.
 
-The loop of each worker finds a run whose worker has left it or is dead, a run whose time has come, and
-tools that can continue without a run. An engine only calls a worker earlier, so a lost wake delays a
-run and loses none.
+An engine only calls a worker earlier, so a lost wake delays a run and loses none.
 """
 
 from __future__ import annotations
@@ -32,10 +30,9 @@ RUNNING = 1_000
 class DueWork:
     """Finds the runs that need a worker, and works on them in this process.
 
-    The store names dead processes if it can tell. For other processes, their leases decide. A lease
-    that is over by this clock may be valid by its owner's clock. So a lease counts as over only after
-    nothing renewed it for its whole duration. Its owner stores nothing by then. The look starts early
-    enough to lose no time where clocks agree.
+    If the store cannot tell which processes are dead, leases decide. Clocks differ, so a lease is
+    over only after nothing renewed it for its whole duration, in which its owner stores nothing.
+    The look starts early enough to lose no time where clocks agree.
     """
 
     def __init__(self, events: RunEvents, clock: Clock, version: str = "") -> None:
@@ -48,7 +45,6 @@ class DueWork:
     async def work(
         self, slots: asyncio.Semaphore, advance: Callable[[Wake], Awaitable[None]]
     ) -> NoReturn:
-        """Until cancelled, work on runs that need a worker, at most one in each of ``slots``."""
         tasks: set[asyncio.Task[None]] = set()
         try:
             while True:
@@ -84,7 +80,6 @@ class DueWork:
         return [Wake(thread, LOOK, RUNS, not_before=now) for thread in claimed]
 
     async def _leave_dead(self, now: float) -> None:
-        """Let any worker take the runs whose processes are dead."""
         before, self._seen = self._seen, {}
         turns = await self._events.overdue(now + SECONDS, RUNNING, is_running=True)
         dead = await self._events.processes.dead({turn.process for _, turn in turns} - {""})
@@ -98,6 +93,5 @@ class DueWork:
 
 
 async def _advance(wake: Wake, advance: Callable[[Wake], Awaitable[None]]) -> None:
-    """Work on a run; log an error, after which the run is due again."""
     with observe_wake(wake.call, wake.turn, wake.tool, wake.trace):
         await run_job(f"the run of {wake.call!r}", partial(advance, wake))

@@ -1,8 +1,6 @@
 """Maps the events of an agent to the events of AG-UI 1.0.
 
-A model's reply maps to a text message, and a tool use to a tool call. Events of a branch carry its
-``subagentRunId``. Log lines and progress of tools map to custom events. A custom event with each node's id
-tells the page which place of the tree an event belongs to.
+A custom event with each node's id tells the page which place of the tree an event belongs to.
 """
 
 from __future__ import annotations
@@ -65,8 +63,6 @@ Mapped: TypeAlias = BaseEvent | TextPiece
 
 
 class EventMapping:
-    """Maps the events of one run to AG-UI, in order."""
-
     def __init__(self) -> None:
         self._branches: dict[str, str] = {}
         """The branch of each node, by the node's id."""
@@ -82,20 +78,17 @@ class EventMapping:
         """Ids of the run's notices that were reported."""
 
     def continue_after(self, events: Collection[bytes]) -> None:
-        """Read the stored events of an interrupted run, so that no notice is sent twice."""
         self._noticed.update(name for name in _ids_in(events, NOTICE) if name)
 
     def continue_below(self, around: Surroundings, is_open: Collection[str]) -> None:
-        """Put nodes that follow ``around`` into its branch, if that branch ``is_open``."""
         start = branch_around(around)
         if start is not None and start.id in is_open:
             self._branches[around.last.id] = start.id
 
     def map(self, event: Event) -> Iterator[Mapped]:
-        """Yield the AG-UI events for an event of an agent; a repeated notice yields none.
+        """Yield the AG-UI events for an event; :meth:`added` maps nodes and results.
 
-        A round runs again if its lease expires or its store fails, and the turn then repeats
-        notices. :meth:`added` maps the nodes and results, and the calls of tools in nodes.
+        A turn repeats notices after its lease expires or its store fails: each is sent once.
         """
         match event:
             case TextReceived():
@@ -137,10 +130,7 @@ class EventMapping:
         return CustomEvent(name=name, value=shown, subagent_run_id=branch)
 
     def end(self, *, suspended: bool = False, last: Node | None = None) -> Iterator[BaseEvent]:
-        """Yield the events that end all open messages and branches.
-
-        The node ``last`` ends its own message.
-        """
+        """Yield the events that end all open messages and branches, except for ``last``."""
         for after, message in self._messages.items():
             if last is None or after != last.parent_id:
                 branch = self._branches.get(after)
@@ -149,7 +139,6 @@ class EventMapping:
             yield self._suspended(branch) if suspended else _succeeded(branch)
 
     def _suspended(self, branch: str) -> BaseEvent:
-        """Return the event that ends a branch for now, until its questions are answered."""
         asked = list(self._asked.get(branch, ()))
         return SubagentFinishedEvent(
             subagent_run_id=branch,
@@ -158,7 +147,6 @@ class EventMapping:
         )
 
     def _ask(self, node: Node) -> None:
-        """Note that a question in a branch is open, or that it is answered."""
         branch = self._branches.get(node.id)
         while branch is not None and node.kind in ASIDE:
             asked = self._asked.setdefault(branch, {})
@@ -188,9 +176,9 @@ class EventMapping:
             yield _started(start)
 
     def added(self, events: Iterable[NodeAdded | ToolEnded]) -> Iterator[Mapped]:
-        """Yield the AG-UI events that the store adds together with nodes and results.
+        """Yield the events that the store adds together with nodes and results.
 
-        A node that calls tools reports the calls, so followers see a call before its effects.
+        A node reports its calls of tools, so that followers see a call before its effects.
         """
         branches = ChainMap[str, str]({}, self._branches)
         for event in events:
@@ -204,7 +192,7 @@ class EventMapping:
                         yield _ended(use, result, branches.get(result.node_id))
 
     def note(self, node: Node) -> Sequence[BaseEvent]:
-        """Note a stored node; return further events for a node that another process stored."""
+        """Note a stored node; return events for a node that another process stored."""
         parent = node.parent_id or ""
         branch = _branch_of(node, self._branches)
         if branch is not None:
@@ -246,7 +234,6 @@ class EventMapping:
 
 
 def _branch_of(node: Node, branches: Mapping[str, str]) -> str | None:
-    """Return the id of the branch that a node is in; ``branches`` has the nodes above."""
     return node.id if node.kind == "branch" else branches.get(node.parent_id or "")
 
 
@@ -267,7 +254,6 @@ def _ended(use: ToolUseBlock, result: Result, branch: str | None) -> BaseEvent:
 
 
 def shown_in(events: Iterable[bytes]) -> set[str]:
-    """Return the ids of the nodes that the stored ``events`` report."""
     return _ids_in(events, NODE)
 
 

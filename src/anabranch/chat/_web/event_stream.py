@@ -1,7 +1,4 @@
-"""Sends the events of a thread to a client, as server-sent events.
-
-Unread events stay in the store: a response to a slow reader holds at most one batch.
-"""
+"""Sends the events of a thread to a client, as server-sent events, one batch in memory at most."""
 
 from __future__ import annotations
 
@@ -26,19 +23,11 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
 class EventStream(Response):
-    """A response that sends the events of ``log`` as they happen, starting after ``after``.
+    """Sends the events of ``log`` as they happen, starting after ``after``.
 
-    The stream also ends if the process of the run dies, which no event reports. The reader then connects
-    again, and reads from the tree how far the run came. The stream ends with the server or the
-    application as well, which would otherwise cancel it.
-
-    Args:
-        log: the thread's log.
-        after: the number or event after which the stream starts.
-        is_running: whether any process has a run in progress in the thread.
-        stopping: set when the application stops.
-        one_run: whether to end with the first run that ends.
-        place: the caller's place, which the stream's end closes.
+    The stream ends with the server, at ``stopping``, and if the process of the run dies, which no
+    event reports: the reader then connects again. With ``one_run``, it ends with the first run. The
+    end closes the caller's ``place``.
     """
 
     media_type = "text/event-stream"
@@ -112,7 +101,6 @@ class EventStream(Response):
 
 
 def _until_end(events: Sequence[bytes]) -> int | None:
-    """Return the number of events up to the end of a run, ``None`` if ``events`` end no run."""
     ends = (place for place, event in enumerate(events, 1) if event.startswith(RUN_ENDS))
     return next(ends, None)
 

@@ -1,8 +1,7 @@
 """Reads the tools, the context and the results of tools that a front end brings in a run of AG-UI.
 
-A refusal is one sentence, and comes before the server stores anything of the run. A client sends its
-whole transcript with each run. Only tool messages of the last turn, between the user's previous message
-and the present one, can be new. Clients put a result after its call, and other messages may follow.
+A client sends its whole transcript with each run. Only tool messages of the last turn can be new.
+Clients put a result after its call, and other messages may follow.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ NONE_WAITS = "No tool of the front end waits for a result."
 
 
 def read_front_end(wanted: RunAgentInput, agent: Agent) -> FrontEnd:
-    """Return the tools and the context of a run's front end; refuse too many, and unusable ones."""
     tools, context = wanted.tools or [], wanted.context or []
     _check_size("tools of the front end", tools)
     _check_size("entries of context", context)
@@ -78,7 +76,6 @@ def _check_size(what: str, given: Sequence[OfferedTool] | Sequence[Context]) -> 
 
 
 def _check_names(names: Sequence[str], agent: Agent) -> None:
-    """Check that no two tools have the same name, or the same name in requests to a provider."""
     for name in names:
         if NAME.fullmatch(name) is None:
             raise HTTPException(
@@ -112,7 +109,6 @@ def _spec(tool: OfferedTool) -> ToolSpec:
 
 
 def _problem(schema: object) -> str | None:
-    """Return why a tool cannot have these parameters, ``None`` if it can."""
     if not isinstance(schema, dict):
         return "they must be a JSON Schema of an object"
     given = cast("dict[str, JsonValue]", schema)
@@ -121,7 +117,6 @@ def _problem(schema: object) -> str | None:
 
 @lru_cache(maxsize=500)
 def _schema_problem(schema: bytes) -> str | None:
-    """Return why providers reject a schema, ``None`` for a good schema; results are cached."""
     try:
         folded(from_json(schema))
     except UnusableSchemaError as error:
@@ -130,7 +125,6 @@ def _schema_problem(schema: bytes) -> str | None:
 
 
 def is_answer(wanted: RunAgentInput) -> bool:
-    """Return whether a run has only answers to the questions that the last run left open."""
     messages = wanted.messages
     ends_with_result = bool(messages) and messages[-1].role != "user" and bool(_given(messages))
     return bool(wanted.resume) or ends_with_result
@@ -139,7 +133,7 @@ def is_answer(wanted: RunAgentInput) -> bool:
 async def results_in(
     wanted: RunAgentInput, agent: Agent, thread_id: str
 ) -> dict[str, FrontEndResult]:
-    """Return the results of the front end's tools that a run brings, by the nodes of their calls."""
+    """Return the results that a run brings, by the nodes of their calls."""
     read = _all_results if is_answer(wanted) and not wanted.resume else _new_results
     return await read(agent, thread_id, wanted.messages)
 
@@ -147,7 +141,6 @@ async def results_in(
 async def _new_results(
     agent: Agent, thread_id: str, messages: Sequence[Message]
 ) -> dict[str, FrontEndResult]:
-    """Return the results of the front end's open calls, by the ids of the calls' nodes."""
     if not (given := _given(messages)):
         return {}
     end = await end_of(agent, thread_id)
@@ -160,14 +153,10 @@ async def _new_results(
 async def _all_results(
     agent: Agent, thread_id: str, messages: Sequence[Message]
 ) -> dict[str, FrontEndResult]:
-    """Return the results that a run brings, by the nodes of their calls; refuse any other result.
+    """Return the results that a run brings; refuse any other result.
 
-    If none of these calls is open, an earlier run may have brought the results. A message that repeats
-    the server's or an earlier run's message is no result.
-
-    Raises:
-        AnswerRefusedError: if a result is for no call or for a tool of the server, or two results
-            are for one call.
+    If none of these calls is open, an earlier run may have brought the results. A repeated message
+    is no result.
     """
     end = await end_of(agent, thread_id)
     if end is None:
@@ -192,7 +181,7 @@ async def _all_results(
 
 
 async def _check_known(agent: Agent, end: PathEnd, given: ToolMessage) -> None:
-    """Refuse a tool message, unless it repeats a known result or is for another call of the thread."""
+    """Refuse a tool message, unless it repeats a result or is for another known call."""
     use_id, around = given.tool_call_id, end.around
     callers = [node for node in around.nodes if node.tool_uses]
     use = next((use for node in callers[-1:] for use in node.tool_uses if use.id == use_id), None)
@@ -213,7 +202,6 @@ def _is_called(nodes: Sequence[Node], use_id: str) -> bool:
 
 
 def _given(messages: Sequence[Message]) -> list[ToolMessage]:
-    """Return the tool messages of the last turn, before the present message of the user, if any."""
     left = list(messages)
     while left and left[-1].role == "user":
         left.pop()

@@ -1,7 +1,4 @@
-"""A turn that this process works on; the thread's log stores its events as an AG-UI run.
-
-A run that waits for a user ends with an interrupt for each question; another run continues from there.
-"""
+"""A turn that this process works on; the thread's log stores its events as an AG-UI run."""
 
 from __future__ import annotations
 
@@ -55,15 +52,10 @@ current_turn: ContextVar[LiveTurn] = ContextVar("current_turn")
 class LiveTurn:
     """Reports the events of one turn to the thread's log, as a run of AG-UI.
 
-    Attributes:
-        run: the run at the time when this process took it; ``None`` without one.
-        message: the user's message at the start of the run; ``None`` until the run's events are read.
-        is_waiting: whether this process handed the run over until a time.
-        is_followed: whether a queued run begins after this one.
-        is_resumed: whether the run continues tools that belonged to no run.
-        has_ended: whether the turn ended with its last node: nothing may be stored for it any more.
-        suspension: starts when this process loses the run or its lease expires. From then on, this
-            process undoes nothing of the run and records none of its failures.
+    ``run`` is as it was when this process took it. ``is_waiting``: handed over until a time.
+    ``is_followed``: a queued run begins next. ``is_resumed``: it continues tools of no run. After
+    ``has_ended``, nothing may be stored for it. ``suspension`` starts when the process loses the
+    run: it then undoes nothing, and records no failure.
     """
 
     def __init__(self, log: ThreadLog, right: ThreadLease) -> None:
@@ -88,19 +80,13 @@ class LiveTurn:
 
     @property
     def is_new(self) -> bool:
-        """Whether this process started the run, still has its lease, and has done no work on it."""
         return self._begun is not None and self._lease is not None and not self._is_lost
 
     async def begin(self, started: QueuedTurn, *, works: bool = False) -> int:
         """Report the start of a run; return the number of the last event before the run.
 
-        A run that any process has started before does not start again. The caller must call
-        :meth:`hand_over` afterwards, even after an error. A process that ``works`` on
-        the run next is limited.
-
-        Raises:
-            BusyError: if another run is unfinished, or too many of a limited user are running.
-            StoreError: if the store fails; the run may have started.
+        A run does not start twice. The caller must call :meth:`hand_over` afterwards, even after an
+        error. Raises :class:`BusyError` if another run is unfinished.
         """
         begun = await self._right.begin(started, self._on_lost, works=works)
         if begun is None:
@@ -110,10 +96,7 @@ class LiveTurn:
         return begun.last - 1
 
     async def take(self, *, to_end: bool = False) -> bool:
-        """Take the lease on the thread's run if the run waits for a worker; return whether it did.
-
-        With ``to_end``, take it from the wait for any version, in order to end it.
-        """
+        """Take the lease on the thread's waiting run; ``to_end`` ignores its version."""
         self._lease = await self._right.take(self._on_lost, to_end=to_end)
         if self._lease is not None:
             self.run = self._lease.turn
@@ -122,8 +105,7 @@ class LiveTurn:
     async def read(self) -> list[bytes]:
         """Return the run's events so far, and end the messages that a dead process left open.
 
-        From then on, a request to stop ends the run, even a request sent earlier. A run whose start
-        was not stored has no events.
+        From then on, a request to stop ends the run, even a request sent earlier.
         """
         if self._begun is not None:
             self._after, events = self._begun
@@ -149,14 +131,12 @@ class LiveTurn:
             self.task.cancel()
 
     def _on_lost(self) -> None:
-        """Cancel the work without a report, because another process has taken the run."""
         self._is_lost = True
         self.suspension.begin()
         if self.task is not None:
             self.task.cancel()
 
     async def join(self, lines: Iterable[Surroundings]) -> None:
-        """Report the answers below ``lines`` in the branches that the running turn has open."""
         run = await self._right.open_run()
         begun = None if run is None else await self._log.begun(run.id)
         if begun is not None:
@@ -186,16 +166,12 @@ class LiveTurn:
             self._mapping.note(node)
 
     def _is_last(self, added: Addition) -> bool:
-        """Whether an addition ends the turn: a whole reply at the head, with no run queued."""
         is_at_head = any(each.name == HEAD for each in added.refs)
         may_be_followed = self.run is None or self.run.wakes_at > 0
         return is_at_head and is_whole(added.nodes[-1]) and not may_be_followed
 
     async def on_event(self, event: Event) -> None:
-        """Log an event of the agent, except a node's or result's, which :meth:`write` stores.
-
-        Before a tool starts, stop if another process has the run.
-        """
+        """Log an event; stop before a tool starts if another process has the run."""
         self._log.add(self._mapping.map(event), lease=self._lease)
         if isinstance(event, ToolSuspended):
             self.times.add(event)
@@ -210,29 +186,22 @@ class LiveTurn:
         return self._lease is not None and self._lease.is_over
 
     async def follows_a_stop(self) -> bool:
-        """Whether a user stopped the run before this new run."""
         before = reversed(await self._log.read(0, self._after + 1))
         end = next((each for each in before if each.startswith(RUN_ENDS)), b"")
         return STOPPED in end
 
     @property
     def has_slept(self) -> bool:
-        """Whether a call of the turn may be sleeping, since this process took the run."""
         return self.times.has_slept or (self.run is not None and self.run.wakes_at > 0)
 
     async def ask(self, interrupts: list[Interrupt], until: float = 0.0) -> None:
-        """Report that the run ends with these questions, which the store has.
-
-        Without a question, the run waits for calls of the front end's tools: AG-UI ends it as a
-        success. With ``until``, a worker looks at the thread then, unless another run starts before.
-        """
+        """End the run with these questions; AG-UI ends calls of the front end as a success."""
         outcome: Outcome = RunFinishedSuccessOutcome(type="success")
         if interrupts:
             outcome = RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
         await self._finish(outcome, until, continues=True)
 
     async def succeed(self, *, is_empty: bool = False) -> None:
-        """Report that the turn has ended; ``is_empty`` marks a turn without any work."""
         until = self.times.earliest() if is_empty else 0.0
         await self._finish(RunFinishedSuccessOutcome(type="success"), until)
 
@@ -248,9 +217,8 @@ class LiveTurn:
     ) -> TurnRecord | None:
         """Leave the run to a worker; return the waiting run, ``None`` if there is none.
 
-        ``is_called`` means that the caller calls a worker next; otherwise any worker looks for the
-        run. With a ``version``, only a worker of that version takes the run; with ``until``, a worker
-        takes it at that time. A lost run stays unchanged; its worker finds the results stored here.
+        ``is_called``: the caller calls a worker next. Only a worker of ``version`` takes the run,
+        at the time ``until``. A lost run stays unchanged.
         """
         if (lease := await self._leave()) is None:
             return None
@@ -265,7 +233,6 @@ class LiveTurn:
             return lease.turn
 
     async def drop(self) -> None:
-        """Release the lease on the run, without reporting an event."""
         if (lease := await self._leave()) is not None:
             async with lease:
                 pass
@@ -281,10 +248,6 @@ class LiveTurn:
         return RunFinishedEvent(thread_id=self._log.shown_id, run_id=run_id, outcome=outcome)
 
     async def _end(self, *events: BaseEvent, until: float = 0.0) -> None:
-        """Report the end of the run by ``events``, and end its turn; nothing happens without a run.
-
-        With ``until``, a worker looks at the thread then.
-        """
         if (lease := await self._leave()) is not None:
             await run_shielded(lease.give_up())
             if self._is_lost:
@@ -295,7 +258,6 @@ class LiveTurn:
             self._log.add(events, lease=lease, ends=True, look_at=until or None)
 
     async def _leave(self) -> TurnLease | None:
-        """End the watch for requests to stop; return the lease, ``None`` at a second call."""
         lease, self._lease = self._lease, None
         if lease is not None and self._stopping is not None:
             await run_shielded(cancel_and_wait([self._stopping]))
@@ -310,8 +272,7 @@ async def stop_run(
 ) -> bool:
     """Stop the unfinished run and wait for its end; return whether there was one.
 
-    A worker, which ``call`` calls, ends a run that waits for a time. ``store_end`` stores the end of a
-    run that no worker has taken.
+    ``call`` calls a worker for a run that waits for a time. ``store_end`` ends a run of no worker.
     """
     if await right.open_run() is None:
         return False

@@ -1,10 +1,7 @@
 """Stores the events of all threads of an application in batches, soon after they are added.
 
-Adding never waits for the store. The writer stores one batch at a time, with all events that all threads
-added by then: a few times in a frame of the page at most, and less often the slower the store is. So
-events that happen together are stored together. Only the beginning of a text, the end of a turn, and
-events for which a caller waits are stored immediately. Pieces of one text that wait for the same batch
-become one event.
+Adding never waits for the store: the slower the store, the larger the batches. Only the beginning
+of a text, the end of a turn, and events for which a caller waits are stored immediately.
 """
 
 from __future__ import annotations
@@ -49,12 +46,10 @@ class TextPiece(NamedTuple):
 
 @dataclass(slots=True)
 class WaitingEvents:
-    """Events of one thread that the store adds together.
+    """Events of one thread, reported under one ``lease``, that the store adds together.
 
-    All events were reported under one ``lease``, or under none. The store adds the events if the
-    lease's owner still holds the lease. With ``ends``, the turn ends with the events, and a worker
-    looks at the thread at ``look_at``. ``is_stored`` is set when the store has the events, or none
-    of them after too many failures.
+    With ``ends``, the turn ends with them, and a worker looks at the thread at ``look_at``.
+    ``is_stored`` is also set if the store has none of them after too many failures.
     """
 
     lease: RenewedLease | None = None
@@ -67,11 +62,9 @@ class WaitingEvents:
     is_stored: asyncio.Event = field(default_factory=asyncio.Event)
 
     def has_room(self, lease: RenewedLease | None) -> bool:
-        """Return whether the store may add events under ``lease`` together with these events."""
         return lease is self.lease and not self.ends
 
     def add_text(self, piece: TextPiece) -> None:
-        """Add a piece of a text; pieces of the same text become one event."""
         text = self.text
         if text is None or text[0] != piece[0] or text[2] != piece[2]:
             self.end_text()
@@ -85,7 +78,6 @@ class WaitingEvents:
         self.size += len(event)
 
     def end_text(self) -> None:
-        """Join the pieces of text into one event."""
         if self.text is not None:
             self.events.append(encoded(self.text._replace(delta="".join(self.deltas))))
             self.text = None
@@ -96,13 +88,11 @@ class WaitingEvents:
         return NewEvents(thread_id, self.events, key, owner, self.ends, look_at=self.look_at)
 
     def drop(self) -> None:
-        """Give up the lease after a store failure, so that another worker reports the events."""
         if self.lease is not None:
             self.lease.lose()
 
 
 def encoded(event: BaseModel | TextPiece) -> bytes:
-    """Return an event as the JSON that clients receive."""
     shown: object = event
     if isinstance(event, TextPiece):
         branch = event.subagent_run_id
@@ -119,8 +109,6 @@ def encoded(event: BaseModel | TextPiece) -> bytes:
 
 
 class LogWriter:
-    """Stores the added events of all threads, in their order within each thread."""
-
     def __init__(self, events: RunEvents, clock: Clock) -> None:
         self.events: RunEvents = events
         self.clock: Clock = clock
@@ -142,11 +130,7 @@ class LogWriter:
         ends: bool = False,
         look_at: float | None = None,
     ) -> None:
-        """Add events to a thread's log; if ``lease`` is lost by then, the store drops the events.
-
-        With ``ends``, the events end the turn of the lease, and a worker looks at the thread at
-        ``look_at``.
-        """
+        """Add events to a thread's log; they are dropped if ``lease`` is lost by then."""
         added = list(events)
         if not added:
             return
@@ -165,22 +149,18 @@ class LogWriter:
             self._task = asyncio.create_task(self._write())
 
     def _place(self, thread_id: str, lease: RenewedLease | None) -> WaitingEvents:
-        """Return the thread's batch to which new events may be added; start a batch if needed."""
         waiting = self._waiting.setdefault(thread_id, [])
         if not waiting or not waiting[-1].has_room(lease):
             waiting.append(WaitingEvents(lease))
         return waiting[-1]
 
     def size(self, thread_id: str) -> int:
-        """Return how many bytes of a thread's events are not stored yet."""
         return sum(each.size for each in self._waiting.get(thread_id, ()))
 
     def is_written(self, thread_id: str) -> bool:
-        """Whether the store has all events that were added to a thread."""
         return thread_id not in self._waiting and thread_id not in self._storing
 
     async def flush(self, thread_id: str) -> None:
-        """Wait until the store has all events that the thread has so far."""
         if waiting := self._waiting.get(thread_id):
             self._call_for(thread_id)
             await waiting[-1].is_stored.wait()
@@ -207,7 +187,7 @@ class LogWriter:
             self._end_batch()
 
     def _take(self, *, all_threads: bool) -> Mapping[str, WaitingEvents]:
-        """Remove and return the next batches: of all threads, or of threads that must not wait."""
+        """Remove and return the next batches: of all threads, or of those that must not wait."""
         urgent, self._urgent = self._urgent, set()
         self._called.clear()
         names = list(self._waiting) if all_threads else urgent & self._waiting.keys()

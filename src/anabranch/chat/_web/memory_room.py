@@ -29,8 +29,6 @@ LONGEST_QUERY = 1_000
 
 
 class MemoryRoom:
-    """The routes that list, show and delete memories; each caller sees its own."""
-
     def __init__(self, banks: Banks) -> None:
         self._banks = banks
         self.routes: list[Route] = [

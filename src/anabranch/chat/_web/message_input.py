@@ -1,7 +1,6 @@
 """Reads the user's message from an AG-UI run: its text, and its files.
 
-A client sends a file as base64, and the server stores the file under its digest. The file's bytes decide
-its type. An address stays an address: the model's provider fetches it, and this server never does.
+A file's bytes decide its type. Providers fetch addresses, and this server never does.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ def _list(given: object) -> Sequence[Any]:
 
 
 def _present_part(part: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return a ``binary`` part in the form of AG-UI 1.0; return any other part unchanged."""
     fields = _object(part)
     if fields.get("type") != "binary":
         return part
@@ -63,7 +61,7 @@ def _present_part(part: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def given_message(wanted: RunAgentInput, place: Place) -> tuple[Message, dict[str, bytes]]:
-    """Return the user's message at the end of a run's input, and the bytes of its files by digest."""
+    """Return the user's message, and the bytes of its files by digest."""
     last = wanted.messages[-1] if wanted.messages else None
     if not isinstance(last, UserMessage):
         raise HTTPException(
@@ -81,7 +79,6 @@ def given_message(wanted: RunAgentInput, place: Place) -> tuple[Message, dict[st
 
 
 def _block(part: _FilePart, files: dict[str, bytes]) -> FileBlock:
-    """Return a reference to the file in ``part``; add the file's bytes to ``files``."""
     if isinstance(part, VideoPart):
         raise HTTPException(422, "Messages can have images, sounds and documents, but no video.")
     source, name = part.source, _name(part.metadata)

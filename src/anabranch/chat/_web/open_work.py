@@ -1,7 +1,6 @@
 """Lists, retries and cancels the unfinished runs of all conversations in a store.
 
-An engine's own list of work is only a shortcut, so these functions read and change the store. The
-processes that look for runs without a worker find each change within seconds.
+An engine's own list of work is only a shortcut, so these functions read and change the store.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ RUNNING = 10_000
 class Backlog:
     """Counts the runs that wait for a worker, and refuses runs over a limit.
 
-    Several processes may each accept a run at the same moment; the runs then exceed the limit by a
-    few. ``here`` counts the runs that this process has started for itself, and not taken yet.
+    Processes may accept runs at the same moment: the runs then exceed the limit by a few. ``here``
+    counts the runs that this process has started, and not taken yet.
     """
 
     def __init__(
@@ -50,11 +49,7 @@ class Backlog:
         self._waiting = self._begun = 0
 
     async def add(self) -> int:
-        """Count a new run; return 0 if it may start, otherwise the seconds until a retry.
-
-        The backlog reads the store once a second. Before the backlog refuses a run that fitted the
-        last count, it reads again, because workers may have taken runs since.
-        """
+        """Count a new run; return 0 if it may start, otherwise the seconds until a retry."""
         if self._most is None:
             return 0
         async with self._lock:
@@ -68,9 +63,9 @@ class Backlog:
             return 0
 
     async def counted(self, most: int) -> tuple[int, int]:
-        """Return how many runs wait and how many are in progress, among at most ``most`` runs.
+        """Return how many runs wait and how many are in progress, among ``most`` runs.
 
-        A run that waits for other code or for a time is neither, because no worker can take it now.
+        A run that waits for other code or for a time is neither.
         """
         runs = [turn for _, turn in await self._events.overdue(math.inf, most)]
         taken = sum(run.state is TurnState.RUNNING for run in runs)
@@ -86,13 +81,8 @@ WorkState: TypeAlias = Literal["waiting", "asleep", "running", "cut off"]
 class OpenWork:
     """A run that has not finished.
 
-    Attributes:
-        state: ``waiting`` for a worker, ``asleep``, ``running``, or ``cut off`` after the death of
-            its process.
-        attempt: the number of workers that left the run, or died.
-        events: the number of the last event of its conversation.
-        version: the version of the tools' code that the run waits for; empty for any.
-        until: the time when a sleeping run continues, else 0.
+    ``attempt`` counts the workers that left the run, or died, and ``events`` is its last event.
+    ``version`` is empty for any code, ``until`` is 0 for a run that does not sleep.
     """
 
     thread: str
@@ -105,7 +95,7 @@ class OpenWork:
 
 
 async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]:
-    """Return at most ``limit`` unfinished runs; the run that has waited longest comes first."""
+    """Return unfinished runs; the run that has waited longest comes first."""
     turns = await events.overdue(math.inf, limit)
     found: list[OpenWork] = []
     for name, turn in turns[:limit]:
@@ -126,10 +116,7 @@ def _sleeps(turn: TurnRecord, now: float) -> bool:
 
 
 async def retry(events: RunEvents, thread: str, now: float) -> bool:
-    """Let any worker take a run that waits or was cut off; return whether one may.
-
-    Return false if the run is in progress, or waits only for the time of :func:`asleep_until`.
-    """
+    """Let any worker take a run that waits or was cut off; return whether one may."""
     turn = await events.turn(thread)
     if turn is None or _sleeps(turn, now):
         return False
@@ -139,13 +126,11 @@ async def retry(events: RunEvents, thread: str, now: float) -> bool:
 
 
 async def asleep_until(events: RunEvents, thread: str, now: float) -> float:
-    """Return the time until which a conversation's run sleeps, 0 if it does not sleep."""
     turn = await events.turn(thread)
     return turn.wakes_at if turn is not None and _sleeps(turn, now) else 0.0
 
 
 async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
-    """Stop a conversation's run with all its branches; return false if no run is unfinished."""
     log = ThreadLog(LogWriter(events, clock), thread)
     right = ThreadLease(events, log, thread, clock)
     run = await right.open_run()

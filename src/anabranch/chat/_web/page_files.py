@@ -1,8 +1,4 @@
-"""The routes of the page's files: its document, modules and styles.
-
-A browser asks each time for the document, which names the digest. The files below that path never
-change, so that a browser loads each once, and an upgrade of the server needs no reload by hand.
-"""
+"""The routes of the page's files, which browsers cache for ever under a path with their digest."""
 
 from __future__ import annotations
 
@@ -33,7 +29,6 @@ PRELOADS: Final = "    <!-- modulepreload -->\n"
 
 @cache
 def base() -> str:
-    """Return the path of the page's files, which changes with each change of a file."""
     digest = hashlib.sha256()
     for file in sorted(each for each in PAGE.rglob("*") if each.is_file()):
         digest.update(f"{file.relative_to(PAGE).as_posix()}\0".encode() + file.read_bytes() + b"\0")
@@ -42,7 +37,6 @@ def base() -> str:
 
 @cache
 def document() -> str:
-    """Return the page's HTML document, with links to its modules."""
     modules = sorted(each.relative_to(PAGE).as_posix() for each in PAGE.rglob("*.mjs"))
     links = [f'    <link rel="modulepreload" href="{BASE}/{each}">\n' for each in modules]
     text = (PAGE / "index.html").read_text(encoding="utf-8")
@@ -50,8 +44,6 @@ def document() -> str:
 
 
 class _Files(StaticFiles):
-    """Serves the page's files, which browsers may cache for ever."""
-
     def file_response(
         self,
         full_path: str | os.PathLike[str],
@@ -67,7 +59,7 @@ class _Files(StaticFiles):
 
 
 def page_routes() -> list[BaseRoute]:
-    """Return the routes of the page's document and files; other routes compress nothing."""
+    """Return the routes of the document and the files; other routes compress nothing."""
     compressed = [Middleware(GZipMiddleware)]
 
     async def serve(request: Request) -> Response:

@@ -1,7 +1,4 @@
-"""Reads a thread's open questions for pages and clients, and checks the fields of answers.
-
-The store has the whole question, so a restarted server can show the question and take its answer.
-"""
+"""Reads a thread's open questions for pages and clients, and checks the fields of answers."""
 
 from __future__ import annotations
 
@@ -42,11 +39,9 @@ SHOWN = ("kind", "url", "params", "handoff", "context", "continues_at", "branch"
 class PendingQuestion(BaseModel):
     """A question in the form that pages and clients read.
 
-    The question takes answers until ``expires_at``. At ``continues_at``, its tool continues without
-    an answer. ``branch`` is the innermost branch around the question: the ``id`` of its first node,
-    which is its ``subagentRunId``, and its ``description``. A question of the kind ``call`` is a
-    call of the front end's own tool: the front end runs the tool, and sends the result for the
-    ``tool_call_id``.
+    At ``continues_at``, its tool continues without an answer. ``branch`` is the innermost one
+    around the question: its ``subagentRunId`` and description. The kind ``call`` is a call of the
+    front end's own tool, whose result is for ``tool_call_id``.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
@@ -75,11 +70,7 @@ class FieldError(BaseModel):
 
 
 class Questions:
-    """Reads the questions of threads from the store.
-
-    ``servers`` has the plugins' server sides by a tool's name: the data that may leave the server (by
-    default, the parameters), and the modules that show questions.
-    """
+    """Reads the questions of threads; ``servers`` are the plugins' sides by tool name."""
 
     def __init__(
         self,
@@ -93,7 +84,6 @@ class Questions:
         self._default = Exposure(["params"])
 
     async def open_in(self, thread_id: str) -> list[PendingQuestion]:
-        """Return the open questions of a thread, the oldest first."""
         found: list[PendingQuestion] = []
         tree = await self._dependencies.store.tree(thread_id)
         navigator = Navigator(tree)
@@ -111,10 +101,7 @@ class Questions:
     ) -> PendingQuestion | None:
         """Return the question at ``node``; ``None`` if the time of its call is over.
 
-        A question that ``is_answered`` has no time limit of its own.
-
-        Raises:
-            ToolError: if the question is closed.
+        Raises :class:`ToolError` if the question is closed.
         """
         stored, now = read_question(path, node, self._tools()), self._dependencies.clock.now()
         record = await self._dependencies.calls.store.find(stored.id.call_id)
@@ -125,7 +112,6 @@ class Questions:
         return None if is_over else self._shown(stored, path, record)
 
     async def is_undone(self, node: Node, path: Path) -> bool:
-        """Whether the call's effects before the question are undone, which ends the call."""
         stored = read_question(path, node, self._tools())
         if stored.journal is None:
             return False
@@ -133,7 +119,7 @@ class Questions:
         return record is not None and is_compensated(record, stored.journal)
 
     async def asked_by(self, thread_id: str, line: str, step_id: str) -> Node | None:
-        """Return the question that a call asked in a step, on its line or on the line before."""
+        """Return the question that a call asked in a step, on its line or the line before."""
         found: dict[str, Node] = {}
         tree = await self._dependencies.store.tree(thread_id)
         navigator, tools = Navigator(tree), self._tools()
@@ -145,10 +131,7 @@ class Questions:
         return next((found[each] for each in reversed([*lines]) if each in found), None)
 
     async def asked_at(self, end: PathEnd) -> list[Interrupt]:
-        """Return the open questions at the end of a path as interrupts of AG-UI.
-
-        The front end's own calls are left out, because the run's events already announced them.
-        """
+        """Return the open questions at the end of a path, without calls of the front end."""
         found, around, store = list[Interrupt](), end.around, self._dependencies.store
         asked = [node for node in end.questions if not is_in_front_end(node)]
         for node in asked:  # questions in branches are not on the path
@@ -189,7 +172,6 @@ class Questions:
 
 
 def _continues_at(stored: StoredQuestion, path: Path) -> float | None:
-    """Return when the tool continues without an answer, ``None`` if it waits without end."""
     first = stored.node.data.get("round")
     untils = [node.data.get("until") for node in path.nodes if node.id == first]
     until = next((each for each in untils if isinstance(each, int | float)), None)
@@ -198,7 +180,6 @@ def _continues_at(stored: StoredQuestion, path: Path) -> float | None:
 
 
 def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldError]:
-    """Return the errors in the fields of an accepted answer to a question with this ``form``."""
     content = reply.content or {}
     numbers = ((name, number_problem(value)) for name, value in content.items())  # such as 1e999
     found = [(name, problem) for name, problem in numbers if problem]

@@ -39,8 +39,6 @@ class RateLimits:
 
 
 class Rates:
-    """Counts the requests and runs of each caller; without limits, all pass."""
-
     def __init__(
         self, limits: RateLimits | None = None, *, now: Callable[[], float] = time.monotonic
     ) -> None:
@@ -49,7 +47,6 @@ class Rates:
 
 
 def counted_as(request: Request, principal: str | None) -> str:
-    """Return the name under which a request counts: the user, or the network address."""
     if principal is not None:
         return f"principal {principal}"
     return by_address(request.client.host if request.client is not None else "")
@@ -70,7 +67,6 @@ class Buckets:
     held: dict[str, _Bucket] = field(default_factory=dict[str, _Bucket])
 
     def take(self, caller: str) -> int:
-        """Count one; return 0 if it may pass, otherwise the seconds until a retry."""
         if self.most is None:
             return 0
         now, rate = self.now(), self.most / MINUTE

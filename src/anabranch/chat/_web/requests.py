@@ -32,8 +32,6 @@ class ThreadBody(Body):
 
 
 class ReplyBody(Body):
-    """The base class of bodies with an answer to a question."""
-
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, JsonValue] | None = None
 
@@ -43,14 +41,10 @@ class ReplyBody(Body):
 
 
 class AnswerBody(ReplyBody):
-    """The body of a request that answers a question of a conversation."""
-
     interrupt_id: str
 
 
 class CallAnswerBody(ReplyBody):
-    """The body of a request that answers a question of a recorded call."""
-
     step_id: str = Field(min_length=1, max_length=2_000)
 
 
@@ -64,12 +58,6 @@ class LabelBody(Body):
 
 
 async def read_body(request: Request, model: type[B]) -> B:
-    """Return the body of a request as an instance of ``model``.
-
-    Raises:
-        HTTPException: if the body is no JSON (415 or 400), does not fit ``model`` (422), or does not
-            arrive (408).
-    """
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "Send JSON, with Content-Type: application/json.")
     try:
@@ -90,7 +78,6 @@ async def read_body(request: Request, model: type[B]) -> B:
 def json_response(
     content: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """Return a response that no cache stores."""
     return JSONResponse(
         encodable(content), status, {"Cache-Control": "no-store", **(headers or {})}
     )

@@ -63,8 +63,6 @@ DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Routes:
-    """The routes that read and change the conversations of an application."""
-
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
         self._agent = conversations.agent
@@ -101,7 +99,6 @@ class Routes:
         return json_response(_shown(thread), 201)
 
     async def tree(self, request: Request) -> Response:
-        """Return the thread's tree as JSON, and the id of the event after which to follow it."""
         conversation = await self._conversation(request)
         last = await conversation.position()
         # This read follows the look-up of the last event, so later changes have later events.
@@ -116,7 +113,6 @@ class Routes:
         return json_response({**named, **more})
 
     async def file(self, request: Request) -> Response:
-        """Return a file of the thread: an image to show, any other type to save."""
         conversation, digest = await self._conversation(request), request.path_params["digest"]
         found = None
         if DIGEST.fullmatch(digest):
@@ -145,7 +141,6 @@ class Routes:
         return json_response({"interrupt_id": body.interrupt_id, "action": body.action})
 
     async def events(self, request: Request) -> Response:
-        """Return the thread's events after the client's position; by default, only new events."""
         conversation = await self._conversation(request)
         seen = request.headers.get("last-event-id", request.query_params.get("after"))
         after = await conversation.log.id_of() if seen is None else position(seen)
@@ -212,7 +207,6 @@ class Routes:
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """Return the response to an error: one sentence."""
     del request
     if isinstance(error, HTTPException):
         return json_response({"error": error.detail}, error.status_code, error.headers)

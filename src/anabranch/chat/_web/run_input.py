@@ -1,7 +1,4 @@
-"""Writes and reads the first event of a run, and ends the messages of an interrupted run.
-
-Any process can start or continue a run from its stored events and the tree.
-"""
+"""Writes and reads the first event of a run, and ends the messages of an interrupted run."""
 
 from __future__ import annotations
 
@@ -32,8 +29,6 @@ FRONT_END = "frontEnd"
 
 
 class Head(Enum):
-    """Stands for the end of a conversation, where most messages are added."""
-
     HEAD = "head"
 
 
@@ -44,8 +39,6 @@ Place: TypeAlias = str | Literal[Head.HEAD] | None
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A user's message, with references to its files, and its place in the conversation."""
-
     text: str
     at: Place = HEAD
     files: tuple[FileBlock, ...] = ()
@@ -54,10 +47,9 @@ class Message:
 def started(
     thread_id: str, run_id: str, message: Message | None = None, front_end: FrontEnd | None = None
 ) -> QueuedTurn:
-    """Return a new run with its first event.
+    """Return a new run, whose raw event holds the message and the front end.
 
-    The raw event inside holds the message and the front end. Clients ignore a raw event, but would
-    append the messages in AG-UI's ``input`` to their own.
+    Clients ignore a raw event, but would append the messages in AG-UI's ``input`` to their own.
     """
     raw: dict[str, object] = {}
     if message is not None:
@@ -73,13 +65,12 @@ def started(
 
 
 def node_id(thread_id: str, run_id: str) -> str:
-    """Return the id of the node for a run's message, which a repeated run has as well."""
+    """Return the id of a run's message, which a repeated run has as well."""
     named = f"{len(thread_id)}:{thread_id}/{run_id}".encode("utf-8", "surrogatepass")
     return f"node_{hashlib.sha256(named).hexdigest()[:24]}"
 
 
 def message_in(event: bytes) -> Message | None:
-    """Return the message in a run's first event, ``None`` if the run continues after answers."""
     raw: dict[str, Any] = RunStartedEvent.model_validate_json(event).raw_event or {}
     if "text" not in raw:
         return None
@@ -88,13 +79,11 @@ def message_in(event: bytes) -> Message | None:
 
 
 def front_end_in(event: bytes) -> FrontEnd:
-    """Return the front end's tools and context from a run's first event."""
     raw: dict[str, Any] = RunStartedEvent.model_validate_json(event).raw_event or {}
     return FrontEnd.model_validate(raw.get(FRONT_END, {}))
 
 
 def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:
-    """Return the events that end the replies and branches that ``events`` leave open."""
     replies = dict[str, str | None]()
     for event in events:
         if event.startswith(b'{"type":"TEXT_MESSAGE_START"'):
@@ -116,7 +105,6 @@ def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:
 
 
 def open_branches(events: Sequence[bytes]) -> list[str]:
-    """Return the branches that the events of a run leave open, in the order of their start."""
     branches = list[str]()
     for event in events:
         if event.startswith(b'{"type":"SUBAGENT_STARTED"'):

@@ -1,8 +1,4 @@
-"""Works on the runs of one conversation, each until it ends or waits.
-
-A run ends at the user's questions, which the store has before any page shows them. A run that needs
-other code, or sleeps until a time, waits under its thread's lease.
-"""
+"""Works on the runs of one conversation, each until it ends or waits."""
 
 from __future__ import annotations
 
@@ -41,8 +37,7 @@ GIVEN_UP = f"The run was cut off {MOST_ATTEMPTS} times, and is not retried."
 class RunWork:
     """Works on the runs of one conversation, one at a time.
 
-    ``wake`` calls a worker for a waiting run. ``look`` calls a worker at a time, to see whether tools can
-    continue without a run.
+    ``wake`` calls a worker for a waiting run, ``look`` calls one at a time for tools of no run.
     """
 
     def __init__(
@@ -68,11 +63,7 @@ class RunWork:
         return self._turn is None
 
     async def advance(self, new: LiveTurn | None, wake: Wake) -> None:
-        """Run the waiting run to its end, then continue with answers that arrived meanwhile.
-
-        If no run waits, nothing happens: the run has ended, or another process works on it. ``new`` is
-        the turn of a run that started here, and that no worker has taken yet.
-        """
+        """Run the waiting run to its end, then continue with answers that arrived meanwhile."""
         turn = new if new is not None and new.is_new else await self._taken()
         asleep = Asleep()
         while turn := turn or await self._next_turn(asleep, wake.not_before):
@@ -93,20 +84,17 @@ class RunWork:
             turn = None
 
     async def store_stop(self, turn: LiveTurn) -> None:
-        """Store the message of a stopped run that no worker has taken, and the stop."""
         current_turn.set(turn)
         await self._store_end(turn, None)
 
     async def _taken(self) -> LiveTurn | None:
-        """Take the run that waits for a worker; return its turn, ``None`` if no run waits."""
         turn = LiveTurn(self._log, self._right)
         return turn if await turn.take() else None
 
     async def _next_turn(self, asleep: Asleep, called_at: float) -> LiveTurn | None:
         """Return the turn on which this process must work next, ``None`` if there is none.
 
-        If tools that belong to no run can continue, a run starts, once for the time at which the
-        worker was called. Tools known to be ``asleep`` cannot continue.
+        If tools that belong to no run can continue, a run starts, once for the time of the call.
         """
         if await self._right.open_run() is not None:
             return await self._taken()
@@ -172,16 +160,11 @@ class RunWork:
             await self._end(turn, work, last)
 
     async def _was_stopped(self, turn: LiveTurn) -> bool:
-        """Return whether a user stopped the run before, so that this run only ends its open tools."""
         end = await end_of(self._agent, self._thread_id) if turn.is_resumed else None
         return end is not None and end.is_cut_off and await turn.follows_a_stop()
 
     async def _end(self, turn: LiveTurn, work: TurnWork, last: Node) -> None:
-        """Run everything that can continue below ``last``; then report how the turn ends.
-
-        The turn ends completely, at the user's questions, or at calls of the front end's tools. Or
-        it waits for a time.
-        """
+        """Run everything that can continue below ``last``; then report how the turn ends."""
         asked, asleep, until = list[Interrupt](), Asleep(), math.inf
         is_open = False
         while last.kind in ASIDE or last.tool_uses:
@@ -206,16 +189,12 @@ class RunWork:
             await turn.succeed()
 
     async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
-        """Let a run wait for a worker with another version of the code, or until a time."""
         run = await turn.hand_over(is_called=True, version=version, until=until)
         if run is not None:
             await self._wake(run)
 
     async def _stop(self, turn: LiveTurn) -> None:
-        """Undo the effects of a stopped turn's sleeping calls, then report that it stopped.
-
-        Also end the tools that the stop kept from starting; otherwise another run would start them.
-        """
+        """Undo the effects of a stopped turn's sleeping calls, and end its open tools."""
         try:
             end = await end_of(self._agent, self._thread_id)
             if turn.has_slept or (end is not None and end.is_cut_off):
@@ -241,10 +220,6 @@ class RunWork:
             await run_shielded(fail())
 
     async def _store_end(self, turn: LiveTurn, error: str | None) -> None:
-        """Store the turn's message if it is missing, and at the head how the turn ended.
-
-        A stop is stored only if the tree has the message.
-        """
         try:
             run, message = turn.run, turn.message
             agent = self._agent if run is None else self._agent.of_run(run.id)

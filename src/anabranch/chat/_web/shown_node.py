@@ -28,10 +28,6 @@ FIELDS = (
 
 
 def shown_data(node: Node) -> dict[str, JsonValue]:
-    """Return the fields of a node's data that the page reads.
-
-    A question also has its kind, and an incomplete or blank reply its state.
-    """
     own = {name: node.data[name] for name in FIELDS if name in node.data}
     if node.kind == "question" and "kind" in node.data:
         own["asks"] = node.data["kind"]
@@ -41,10 +37,6 @@ def shown_data(node: Node) -> dict[str, JsonValue]:
 
 
 def shown_in_tree(tree: Tree) -> Iterator[Mapping[str, JsonValue]]:
-    """Yield for each node of a thread the fields that the page reads, in order.
-
-    The first node of a branch has the branch, and a reply has the blocks that its provider refused.
-    """
     branches = branches_in(tree)
     walk = Navigator(tree)
     for node in tree.nodes:
@@ -58,12 +50,10 @@ def shown_in_tree(tree: Tree) -> Iterator[Mapping[str, JsonValue]]:
 
 
 def named_branch(start: Node) -> dict[str, str]:
-    """Return a branch's id in events, and its description."""
     return {"id": start.id, "description": start.shown}
 
 
 def interrupted(exported: Mapping[str, Any]) -> list[str]:
-    """Return the tool uses in an exported node that have no result."""
     results = (each for each in exported["content"] if each["type"] == "tool_result")
     return [
         each["tool_use_id"]

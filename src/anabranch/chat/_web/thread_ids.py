@@ -1,7 +1,7 @@
 """The ids of threads: clients choose them, and each user has a separate set of ids.
 
-The store keeps a thread under the id that its client chose. If another principal has that id, the store
-keeps the thread under an id that no client can choose: a refusal would reveal the ids of others.
+If another principal has an id, the store keeps the thread under an id that no client can choose: a
+refusal would reveal the ids of others.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ OWN = re.compile(rf"{MARK}[0-9a-f]{{32}}\Z")
 
 
 def stored_ids(chosen: str, principal: str | None) -> Iterator[str]:
-    """Yield the two ids under which the store may keep a user's thread, in order of preference."""
     yield chosen
     whose = blake2b((principal or "").encode("utf-8", "surrogatepass"), digest_size=16)
     yield f"{chosen}{MARK}{whose.hexdigest()}"
 
 
 def shown_id(stored: str) -> str:
-    """Return the id that the user chose for a thread."""
     return OWN.sub("", stored)

@@ -1,8 +1,7 @@
 """The lease that allows one run at a time in a thread, from the run's start to its end.
 
-The right is the thread's unfinished turn in the store (``_durable/turn_states.py``). The turn
-outlives processes: no other run starts before the turn ends, even if its process died. Any process
-can ask the run to stop by an event of the thread, because events reach every process.
+The right is the thread's unfinished turn in the store, which outlives processes. Any process can
+ask the run to stop by an event of the thread.
 """
 
 from __future__ import annotations
@@ -45,13 +44,6 @@ class BusyError(Exception):
 
 
 class TurnLease(RenewedLease):
-    """The lease on one unfinished turn.
-
-    Attributes:
-        begun: the number of the turn's first event, if it is stored.
-        last: the number of the thread's last event when the lease was taken.
-    """
-
     turn: TurnRecord
 
     def __init__(
@@ -63,11 +55,7 @@ class TurnLease(RenewedLease):
 
 
 class ThreadLease:
-    """Gives and takes the lease that a process needs to run in one thread.
-
-    ``version`` is the version of the tools' code in this process, and ``share`` the user whose share of
-    the workers the runs use.
-    """
+    """Gives the lease to run in a thread; ``share`` is the user whose workers are limited."""
 
     def __init__(
         self,
@@ -89,24 +77,19 @@ class ThreadLease:
         return self._clock.now()
 
     async def queue(self, run: QueuedTurn) -> bool:
-        """Queue a run behind the run that waits for a time; return false if no run waits so."""
         return await self._events.queue(self._thread_id, *run)
 
     async def queued(self) -> QueuedTurn | None:
-        """Return the queued run, which begins next, or ``None``."""
         return await self._events.queued(self._thread_id)
 
     async def open_run(self) -> TurnRecord | None:
-        """Return the unfinished turn of the thread, or ``None``."""
         await self._log.flush()  # the last event of a run ends its turn
         return await self._events.turn(self._thread_id)
 
     async def look(self) -> None:
-        """Let a worker check soon whether tools that belong to no run can continue."""
         await self._events.look(self._thread_id, self._clock.now())
 
     async def looked(self, until: float) -> None:
-        """Plan the next check for tools that can continue, at a time that may be infinite."""
         await self._events.looked(self._thread_id, until, now=self._clock.now())
 
     async def begin(
@@ -114,11 +97,7 @@ class ThreadLease:
     ) -> TurnLease | None:
         """Take the lease for a new run; return ``None`` if the run has been started before.
 
-        ``on_lost`` is called if another process takes the right over from this suspended process. If this
-        process ``works`` on the run, the limit of the share holds.
-
-        Raises:
-            BusyError: if another run is unfinished, or the share has no room.
+        Raises :class:`BusyError` if another run is unfinished, or the share has no room.
         """
         lease = self._lease(on_lost)
         begin = partial(self._begun, lease, run, works=works)
@@ -149,11 +128,7 @@ class ThreadLease:
     async def take(
         self, on_lost: Callable[[], object], *, to_end: bool = False
     ) -> TurnLease | None:
-        """Take the lease on the waiting run; return ``None`` if no run waits for this process.
-
-        With ``to_end``, take the run only to end it, whichever version it waits for. A run that waits
-        for a time still needs a worker, which ends its calls.
-        """
+        """Take the lease on the waiting run; ``to_end`` ignores its version and time."""
         lease = self._lease(on_lost)
         version = None if to_end else self._version
         await self._log.flush()
@@ -174,11 +149,7 @@ class ThreadLease:
     async def hand_over(
         self, lease: TurnLease, *, is_called: bool, version: str = "", until: float = 0.0
     ) -> TurnRecord:
-        """Leave the run to a worker, which finds it soon unless the engine wakes one.
-
-        With a ``version``, the run waits for a worker of that version. With ``until``, it waits for
-        that time. Returns the turn as it waits.
-        """
+        """Leave the run to a worker, which finds it soon unless the engine wakes one."""
         await self._log.flush()
         await lease.give_up()
         turn, now = lease.turn, self._clock.now()
@@ -193,10 +164,6 @@ class ThreadLease:
         return waits
 
     async def ask_to_stop(self, call: Callable[[TurnRecord], Awaitable[object]]) -> None:
-        """Ask the unfinished run to stop, and wait for its end.
-
-        If the run sleeps, ``call`` wakes a worker, which ends the run.
-        """
         asked = await self._log.put(STOP)
         run = await self.open_run()
         if run is not None and run.state is TurnState.WAITING:
@@ -208,7 +175,6 @@ class ThreadLease:
                 await self._until(asked, RUN_ENDS)
 
     async def asked_to_stop(self, after: int) -> None:
-        """Wait until a client asks to stop the run that began after the event ``after``."""
         await self._until(after, STOP)
 
     async def _until(self, after: int, start: bytes | tuple[bytes, ...]) -> bytes:

@@ -1,10 +1,8 @@
 """The log of a thread's events: a client that returns gets all events that it missed.
 
-The store has an event before any reader gets it, so its id outlives the process and means the same in
-every other. The id is ``NUMBER-MARK``: the mark tells the event from others that had its number before a
-crash of the database. Writing never waits for the store (``log_writer.py``). The tree is the record of
-the conversation, and the log lets pages watch it. The log is bounded: a reader that was away too long
-gets :data:`MISSED`, and reads the tree again.
+The store has an event before any reader. The mark of an id ``NUMBER-MARK`` tells the event from
+others that had its number before a crash of the database. The log is bounded: a reader that was
+away too long gets :data:`MISSED`, and reads the tree again.
 """
 
 from __future__ import annotations
@@ -37,11 +35,6 @@ MOST_WAITING = 2**20
 
 
 class ThreadLog:
-    """The events of one thread, in the order in which they happened.
-
-    ``shown_id`` is the id by which the principal knows the thread.
-    """
-
     def __init__(self, writer: LogWriter, thread_id: str) -> None:
         self.thread_id = thread_id
         self.shown_id: str = shown_id(thread_id)
@@ -54,13 +47,12 @@ class ThreadLog:
         return self._writer.is_written(self.thread_id)
 
     async def put(self, event: bytes) -> int:
-        """Store one event after all added events; return its number."""
         await self.flush()
         now = self._clock.now()
         return await self._events.append(self.thread_id, [event], at=now)
 
     async def begun(self, run_id: str) -> int | None:
-        """Return the number of the last event before a run, ``None`` if the run has not started."""
+        """Return the number of the last event before a run, ``None`` if it has not started."""
         found = await self._events.find(self.thread_id, run_id)
         return None if found is None else found - 1
 
@@ -83,15 +75,7 @@ class ThreadLog:
         *,
         ends: bool,
     ) -> None:
-        """Store events together with the nodes and results that the events report.
-
-        Nothing is stored if the owner of the thread's turn is another than ``owner``. With
-        ``ends``, the turn ends with the events.
-
-        Raises:
-            RefusedError: if the store refuses a node, result or ref.
-            StoreError: if the store fails, or another owner has the turn.
-        """
+        """Store events together with nodes and results, if ``owner`` still has the turn."""
         await self.flush()
         new = NewEvents(self.thread_id, [encoded(each) for each in events], owner=owner, ends=ends)
         nodes, results, refs = added.nodes, added.results, added.refs
@@ -100,27 +84,22 @@ class ThreadLog:
         )
 
     async def room(self) -> None:
-        """Wait until the events that are not stored yet are small enough for memory."""
         if self._writer.size(self.thread_id) > MOST_WAITING:
             await self.flush()
 
     async def flush(self) -> None:
-        """Wait until the store has all events of the thread so far."""
         await self._writer.flush(self.thread_id)
 
     async def last(self) -> int:
-        """Return the number of the last stored event; 0 if there is none."""
         await self.flush()
         return await self._events.last(self.thread_id)
 
     async def id_of(self, number: int | None = None) -> EventId:
-        """Return the id of the event with this number; by default, of the last event."""
         if number is None:
             await self.flush()
         return await self._events.id_of(self.thread_id, number)
 
     async def read(self, after: int, until: int | None = None) -> list[bytes]:
-        """Return the stored events after the number ``after``, at most up to ``until``."""
         last, found = await self.last() if until is None else until, list[bytes]()
         if last > after:
             async with aclosing(self.follow(after)) as following:
@@ -131,10 +110,7 @@ class ThreadLog:
         return found
 
     async def follow(self, after: int | EventId) -> AsyncGenerator[EventBatch]:
-        """Yield the events after a number or an event as they happen, in batches, without end.
-
-        A reader that has missed events gets :data:`MISSED` with the id of the last event.
-        """
+        """Yield the events after a number or an event as they happen, without end."""
         while True:
             try:
                 async with aclosing(self._events.follow(self.thread_id, after)) as following:
@@ -146,9 +122,6 @@ class ThreadLog:
 
 
 def position(text: str) -> EventId:
-    """Return the event id that ``text`` is; :data:`NOWHERE` for any other text.
-
-    ``0`` is the beginning, as ``0-0`` is, because a reader without events needs no mark.
-    """
+    """Return the event id that ``text`` is; ``0`` is the beginning, as ``0-0`` is."""
     found = _ID.fullmatch("0-0" if text == "0" else text)
     return EventId(int(found[1]), int(found[2], 16)) if found else NOWHERE

@@ -11,8 +11,6 @@ Asleep: TypeAlias = dict[tuple[str, str], float]
 
 
 class TurnTimes:
-    """The times at which the tools of a turn continue without an answer."""
-
     def __init__(self) -> None:
         self._asleep: Asleep = {}
         self._limits: list[float] = []
@@ -25,17 +23,12 @@ class TurnTimes:
 
     @property
     def has_slept(self) -> bool:
-        """Whether a tool of the turn began to sleep in this process."""
         return bool(self._asleep)
 
     def asleep(self, now: float) -> Asleep:
-        """Return the tool uses that sleep at ``now``, by caller, with the end of each sleep.
-
-        A tool use that waits for a question's time limit is left out, because the tree has that limit.
-        """
+        """Return the uses that sleep at ``now``; the tree has the limits of questions."""
         return {use: until for use, until in self._asleep.items() if until > now}
 
     def earliest(self) -> float:
-        """Return the first time at which a tool continues without an answer, 0 for never."""
         known = [*self._asleep.values(), *self._limits]
         return min((until for until in known if until), default=0.0)

@@ -1,7 +1,4 @@
-"""Does the work of one turn: from a message or answers to the next questions or the reply.
-
-The work depends on the tree alone, so that another process can continue it after a crash.
-"""
+"""Does the work of one turn: from a message or answers to the next questions or the reply."""
 
 from __future__ import annotations
 
@@ -24,13 +21,6 @@ class TurnWork:
         self._thread_id = thread_id
 
     async def check(self, message: Message) -> None:
-        """Check that a message may be added to the thread.
-
-        Raises:
-            ToolError: if the message is blank, its place is no node of the thread, or the arguments of
-                a tool that it calls cannot be read.
-            InvalidArgumentsError: if the arguments do not fit.
-        """
         if not message.text.strip() and not message.files:
             raise ToolError("A message must not be blank.")
         if message.at is not HEAD and message.at is not None:
@@ -40,14 +30,9 @@ class TurnWork:
         UserCall.read(self._agent, message.text)
 
     async def retried_at(self, node_id: str) -> str:
-        """Return the node from which to retry a turn that ended at ``node_id`` without a reply.
+        """Return the node from which to retry a turn; raise ``ToolError`` if none ended there.
 
-        The node is the last one that the model, or a tool called by the user, had to reply to. If a
-        tool has returned at the end or has an answer, the node is the end itself, so that no effect
-        is repeated.
-
-        Raises:
-            ToolError: if no turn ended there, or the turn was retried.
+        If a tool has returned or has an answer, this is the end, so that no effect is repeated.
         """
         around = await self._agent.store.around(self._thread_id, node_id)
         if around is None or around.last.id not in around.ends:
@@ -62,16 +47,13 @@ class TurnWork:
         return next(replied).id
 
     async def go_back(self, node_id: str) -> None:
-        """Move the thread's head to the node from which a turn is retried; a second call fails.
-
-        A run without a message continues from that node.
-        """
+        """Move the head to the node from which a turn is retried; a second call fails."""
         store = self._agent.store
         await store.set_ref(self._thread_id, Ref(HEAD_REF, await self.retried_at(node_id)))
         await store.end_turn(node_id, None)
 
     async def run(self, run_id: str, message: Message | None, *, is_new: bool = False) -> Node:
-        """Do the work of a run, or continue it; ``is_new``: none is done yet. Return the last node."""
+        """Do the work of a run, or continue it; return the last node."""
         if message is not None:
             name = node_id(self._thread_id, run_id)
             if is_new or await self._agent.store.node(name) is None:
@@ -90,15 +72,13 @@ class TurnWork:
         return node
 
     async def resume(self, around: Surroundings) -> Node:
-        """Continue at a question or an answer; the model replies unless the user called a tool."""
         by_user = is_by_user(around)
         return await (self._agent.use_tools if by_user else self._agent.resume)(around)
 
     async def keep(self, run_id: str, message: Message) -> bool:
-        """Add the message of a run that ends early, if it is missing; return whether it exists.
+        """Add the missing message of a run that ends early; return whether it exists.
 
-        The message is not added at an open question or an unread answer, so that a retry finds both
-        unchanged.
+        A retry must find an open question or an unread answer unchanged.
         """
         name, agent = node_id(self._thread_id, run_id), self._agent
         if await agent.store.node(name) is None:
@@ -110,7 +90,6 @@ class TurnWork:
         return True
 
     async def _say(self, message: Message, name: str) -> Node:
-        """Cancel the open questions, add a message, and let the model reply."""
         agent = self._agent
         end = await end_of(self._agent, self._thread_id)
         head = None if end is None else end.around.last.id
@@ -140,5 +119,4 @@ class TurnWork:
 
 
 def _must_be_left(end: PathEnd) -> bool:
-    """Whether tools wait at the end of a path, so that a message there cancels their questions."""
     return bool(end.questions) or end.around.last.kind in ASIDE

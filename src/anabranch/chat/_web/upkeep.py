@@ -1,7 +1,4 @@
-"""The periodic jobs that every process does for all conversations of a store.
-
-The jobs do none of the work on runs.
-"""
+"""The periodic jobs that every process does for all conversations of a store."""
 
 from __future__ import annotations
 
@@ -27,8 +24,6 @@ RESUMED = 1_000
 
 
 class Upkeep:
-    """The periodic jobs of an application, such as deleting old events."""
-
     def __init__(self, agent: Agent, events: RunEvents, backlog: Backlog) -> None:
         self._agent = agent
         self._clock = agent.dependencies.clock
@@ -36,7 +31,6 @@ class Upkeep:
         self._backlog = backlog
 
     def jobs(self) -> Iterator[Awaitable[object]]:
-        """Yield an awaitable for each job, which runs until it is cancelled."""
         yield run_every(self._clock, PRUNE_EVERY, "old events", self.prune)
         yield run_every(self._clock, REPORT_EVERY, "the backlog", self.report_backlog)
         yield from self._agent.tools.tended()
@@ -49,11 +43,10 @@ class Upkeep:
             pass
 
     async def report_backlog(self) -> None:
-        """Measure how many runs wait and how many are in progress, in all processes."""
         report_backlog(*await self._backlog.counted(REPORTED))
 
     async def resume(self) -> None:
-        """Let workers check threads whose tools did not end, such as those of a dead terminal."""
+        """Let workers check threads whose tools did not end, such as a dead terminal's."""
         now = self._clock.now()
         for thread in await self._agent.store.threads(RESUMED):
             if await self._agent.cut_off(thread.id) is not None:

@@ -1,8 +1,7 @@
 """Answers from a file, ``--answers FILE``: its format, and which entry answers which question.
 
-An entry with a ``key`` answers the step of that name. Entries without a ``key`` answer in order.
-Entries that answer for the user and entries that answer for the model form two separate sequences,
-because concurrent questions arrive in any order.
+An entry without a ``key`` answers in order. Concurrent questions arrive in any order, so answers
+for the user and answers for the model form two sequences.
 """
 
 from __future__ import annotations
@@ -59,11 +58,7 @@ _FILE: TypeAdapter[list[_Entry]] = TypeAdapter(list[_Entry])
 
 
 class Answers:
-    """The answers of the file that no question has used yet.
-
-    Raises:
-        UsageError: if an entry is invalid. The message names the entry and the field.
-    """
+    """The answers of the file that no question has used yet."""
 
     def __init__(self, entries: Sequence[object], name: str = "answers") -> None:
         try:
@@ -78,7 +73,6 @@ class Answers:
 
     @classmethod
     def from_file(cls, path: Path) -> Answers:
-        """Return the answers in ``path``, a JSON list."""
         try:
             entries: object = read_json(decoded(path.read_bytes()))
         except OSError as error:
@@ -94,12 +88,10 @@ class Answers:
         return any(entry.kind == "sample" for entry in self._unused)
 
     def elicit(self, step_id: str) -> ElicitReply | None:
-        """Remove and return the user's answer to a step, or ``None`` if no answer is left."""
         entry = self._take("elicit", step_id)
         return entry.reply() if entry is not None else None
 
     def sample(self, step_id: str) -> SampleReply | None:
-        """Remove and return the model's answer to a step, or ``None`` if no answer is left."""
         entry = self._take("sample", step_id)
         if entry is None:
             return None
@@ -124,8 +116,8 @@ class Answers:
 def names_of(step_id: str) -> frozenset[str]:
     """Return the names under which the file may refer to a step.
 
-    ``pick/analyze#2/confirm.1~2`` is the second attempt at the first ``confirm`` there: its full
-    id, the id of the first attempt, and ``confirm`` with and without its number.
+    ``pick/analyze#2/confirm.1~2`` is also ``pick/analyze#2/confirm.1``, ``confirm.1`` and
+    ``confirm``.
     """
     first = first_attempt(step_id)
     return frozenset({step_id, first, first.rpartition("/")[2], key_of(step_id)}) - {""}
@@ -136,5 +128,4 @@ def first_attempt(step_id: str) -> str:
 
 
 def key_of(step_id: str) -> str:
-    """Return the shortest name of a step: its key."""
     return re.sub(r"\.\d+$", "", first_attempt(step_id).rpartition("/")[2])

@@ -1,7 +1,4 @@
-"""The console: lines on stderr, and one question on the screen at a time.
-
-The console holds lines back while a question is open, so that no line tears the form apart.
-"""
+"""The console: lines on stderr, held back while a question is on the screen."""
 
 from __future__ import annotations
 
@@ -25,11 +22,7 @@ COLUMNS = 80
 
 
 class Console:
-    """Writes lines and draws questions on ``stream``, by default stderr.
-
-    ``interactive`` tells whether a user can answer here; by default, whether both stdin and stderr
-    are a terminal.
-    """
+    """Writes lines and draws questions; ``interactive``: whether a user can answer here."""
 
     def __init__(self, stream: TextIO | None = None, *, interactive: bool | None = None) -> None:
         self.stream: TextIO = stream or sys.stderr
@@ -43,7 +36,6 @@ class Console:
         self._waiting: list[str] = []
 
     def say(self, line: str) -> None:
-        """Show a line: immediately, or after the open question."""
         if self._asking:
             self._waiting.append(line)
         else:
@@ -64,7 +56,6 @@ class Console:
                     self.say(line)
 
     def _screen(self) -> AbstractContextManager[object]:
-        """Draw prompts on the stream instead of stdout, if the stream is a terminal."""
         screen = ExitStack()
         if self.region is not None:
             screen.enter_context(self.region.paused())
@@ -76,7 +67,7 @@ class Console:
         return screen
 
     def show(self, text: str) -> None:
-        """Show a text that belongs to the open question, without waiting for the question to end."""
+        """Show a text of the open question, without waiting for the question to end."""
         if self.region is not None:
             from rich.text import Text
 
@@ -86,7 +77,6 @@ class Console:
 
 
 def _in_lines(text: str, stream: TextIO) -> str:
-    """Return ``text`` broken between words if ``stream`` is a terminal; long words stay whole."""
     if not stream.isatty():
         return text
     columns = os.get_terminal_size(stream.fileno()).columns or COLUMNS

@@ -16,10 +16,7 @@ class FailedError(CommandError):
 
 
 class LeftError(CommandError):
-    """The user pressed Ctrl-C, or another signal ended the command.
-
-    The exit status is the one that a shell reports for a process killed by the signal.
-    """
+    """The user pressed Ctrl-C, or another signal ended the command; the status is a shell's."""
 
     status = 130
 

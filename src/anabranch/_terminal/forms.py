@@ -1,9 +1,7 @@
 """Forms at the terminal: show a tool's questions field by field.
 
-Esc cancels a form, and Ctrl-D declines it. Ctrl-C ends the command or turn that asks, the same as
-without a form. Keys typed before a question is on the screen do not answer it. Callers use
-``Console.question`` to draw one form at a time. ``anabranch._schemas`` decides which values a field
-accepts.
+Esc cancels a form, Ctrl-D declines it, and Ctrl-C ends the command or turn. Keys typed before a
+question is on the screen do not answer it.
 """
 
 from __future__ import annotations
@@ -46,8 +44,6 @@ ESCAPE_SECONDS = 0.1
 
 
 class DismissedError(Exception):
-    """The user dismissed the form; ``action`` is ``cancel`` or ``decline``."""
-
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
         super().__init__(action)
         self.action: Literal["decline", "cancel"] = action
@@ -58,12 +54,7 @@ async def ask_form(
     typed: Mapping[str, JsonValue] | None = None,
     only: Collection[str] = (),
 ) -> ElicitReply:
-    """Ask for one field after the other, and return the user's reply.
-
-    ``typed`` are the values of the previous attempt, if the form is shown again. ``only`` are the
-    fields to ask for; by default, all. Raises ``AnswerError`` if the schema does not describe a
-    form.
-    """
+    """Ask for the fields ``only``, or all, with the values ``typed`` in a previous attempt."""
     try:
         form = Form.model_validate(request.requested_schema)
     except ValidationError as error:
@@ -90,7 +81,6 @@ async def ask_form(
 
 
 async def ask_consent(question: str = "Will you open it?") -> ElicitReply:
-    """Ask for the user's consent, by default to open the address on the screen."""
     try:
         await _confirm(question)
     except DismissedError as dismissed:
@@ -99,7 +89,6 @@ async def ask_consent(question: str = "Will you open it?") -> ElicitReply:
 
 
 async def ask_text(message: str) -> str:
-    """Ask for a line of text; ``DismissedError`` if the user dismisses the prompt."""
     return cast("str", await _run(questionary.text(printable(message)), begins=True))
 
 
@@ -155,8 +144,6 @@ async def _ask_field(
 
 
 def _verdict(read: Callable[[T], object]) -> Callable[[T], bool | str]:
-    """Return the check of a prompt: true if ``read`` accepts the answer, else an error text."""
-
     def verdict(given: T) -> bool | str:
         try:
             read(given)
@@ -198,7 +185,7 @@ def _checkbox(field: Field, label: str, *, required: bool) -> Question:
 
 
 async def _run(question: Question, *, begins: bool) -> JsonValue | LeaveOut:
-    """Draw a prompt and return its answer; ``DismissedError`` if the user dismisses the prompt.
+    """Draw a prompt and return its answer, or raise ``DismissedError``.
 
     Discard the keys typed before the prompt if a question ``begins`` or asks for consent.
     """
@@ -234,7 +221,6 @@ async def _run(question: Question, *, begins: bool) -> JsonValue | LeaveOut:
 
 
 def _drop_typed(typed_at: Input) -> None:
-    """Discard unread keystrokes, so that they do not answer the next prompt."""
     clear_typeahead(typed_at)
     if sys.platform != "win32" and os.isatty(typed_at.fileno()):
         termios.tcflush(typed_at.fileno(), termios.TCIFLUSH)

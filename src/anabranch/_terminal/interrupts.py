@@ -1,8 +1,7 @@
-"""Handles Ctrl-C, SIGTERM and a closed terminal: the first cancels the running work, a second kills.
+"""Handles Ctrl-C, SIGTERM and a closed terminal: the first cancels the work, a second kills.
 
-A prompt reads Ctrl-C as a key, and :func:`interrupt` turns the key into the signal. Ctrl-C thus ends a
-form, a reply and a running tool in the same way. Ctrl-C may end a part of a program, such as a turn of
-a chat. The other signals end the whole program.
+A prompt reads Ctrl-C as a key, and :func:`interrupt` turns the key into the signal. Ctrl-C may end
+a part of a program, such as a turn of a chat; other signals end the whole program.
 """
 
 from __future__ import annotations
@@ -40,14 +39,7 @@ PLAIN = b"\x1b[?25h\x1b[?2004l"
 
 
 def run_command(work: Callable[[Unpack[Arguments]], Awaitable[T]], *arguments: *Arguments) -> T:
-    """Run ``work`` with ``anyio.run``, cancel it on a signal that ends commands, and return its result.
-
-    Only the main thread receives signals, so no signal cancels ``work`` in another thread.
-
-    Raises:
-        LeftError: if the user pressed Ctrl-C, or another such signal arrived. A further signal
-            kills the process, even while the program waits for threads at its end.
-    """
+    """Run ``work``; raise ``LeftError`` after a signal. Only the main thread gets signals."""
 
     async def main() -> T:
         # Nohup and host programs set handlers, which stay.
@@ -73,9 +65,8 @@ def run_command(work: Callable[[Unpack[Arguments]], Awaitable[T]], *arguments: *
 def on_interrupt(
     act: Callable[[], object], numbers: Sequence[signal.Signals] = (signal.SIGINT,)
 ) -> Generator[Interrupts]:
-    """Call ``act`` in the running event loop on the first Ctrl-C within the block; a second kills.
+    """Call ``act`` in the event loop on the first signal within the block; a second kills.
 
-    Each signal in ``numbers`` does the same. The block restores the previous handlers at its end.
     Only the main thread receives signals: in another thread, the block installs nothing.
     """
     interrupts = Interrupts(act)
@@ -100,8 +91,6 @@ def handled_by(handler: Handler, numbers: Sequence[signal.Signals]) -> Generator
 
 
 class Interrupts:
-    """The handlers of the signals that end work; ``received`` is the first such signal."""
-
     def __init__(self, act: Callable[[], object]) -> None:
         self.received: int | None = None
         self._act = act
@@ -110,10 +99,6 @@ class Interrupts:
         self._reminder: asyncio.TimerHandle | None = None
 
     def first(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: the first lets the loop call ``act``, and the second kills the process.
-
-        ``act`` ends the work of a command, or the turn of a chat, which then continues.
-        """
         if self.received is not None:
             self.kill(number, frame)
         self.received = number
@@ -125,7 +110,6 @@ class Interrupts:
         os._exit(LeftError(number).status)  # an exception would wait for threads
 
     def close(self) -> None:
-        """Cancel the timer of the notice about work that cannot be interrupted."""
         if self._reminder is not None:
             self._reminder.cancel()
 

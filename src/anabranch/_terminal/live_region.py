@@ -29,7 +29,6 @@ class LiveRegion:
 
     @contextmanager
     def drawn(self, draw: Callable[[], RenderableType]) -> Generator[None]:
-        """Redraw the text that ``draw`` returns until the block ends, then erase the text."""
         self._begin(draw)
         try:
             yield
@@ -38,7 +37,6 @@ class LiveRegion:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Stop redrawing inside the block, so that other output can use the terminal."""
         draw = self._end()
         try:
             yield

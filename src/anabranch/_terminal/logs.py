@@ -13,8 +13,6 @@ from anabranch.errors import format_for_author
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a log record as one line of JSON, in ASCII, with the id of the record's call."""
-
     def format(self, record: logging.LogRecord) -> str:
         from anabranch._telemetry import log_fields  # imports OpenTelemetry
 
@@ -36,11 +34,7 @@ SHOWN = 200
 
 
 def shorten_stray_line(record: logging.LogRecord) -> bool:
-    """Turn the SDK's traceback about a server's line on stdout into one sentence; return ``True``.
-
-    Many servers print a banner or a log line to stdout, which is for messages of MCP alone. The SDK
-    logs such a line as an error with a traceback, and then continues.
-    """
+    """Turn the SDK's traceback about a server's line on stdout into one sentence."""
     error = record.exc_info[1] if record.exc_info else None
     if record.name == "mcp.client.stdio" and isinstance(error, ValidationError):
         line = error.errors(include_url=False, include_context=False)[0]["input"]
@@ -52,11 +46,7 @@ def shorten_stray_line(record: logging.LogRecord) -> bool:
 
 
 def log_to_stderr(level: int, form: LogFormat = "text") -> None:
-    """Write log records of ``level`` and above to stderr, one line each: plain, or JSON.
-
-    Call this before the SDK sets up logging. The SDK draws boxes around tracebacks, and leaves
-    existing logging as configured.
-    """
+    """Write log records to stderr. The SDK, set up later, keeps existing logging."""
     handler = logging.StreamHandler()
     text = PrintableFormatter("%(levelname)s %(name)s: %(message)s")
     handler.addFilter(shorten_stray_line)

@@ -1,8 +1,6 @@
 """The command line's ``Answerer``: answers from a file, a model, or the user at the terminal.
 
-With ``--answers`` the command asks no user, so that a script behaves the same everywhere. Without a
-terminal, the command declines questions. The command prints every answer that no user typed to
-stderr.
+With ``--answers`` the command asks no user, so that a script behaves the same everywhere.
 """
 
 from __future__ import annotations
@@ -40,8 +38,6 @@ MAX_TYPED = 16
 
 
 class Respondent:
-    """Answers a tool from the command line."""
-
     def __init__(
         self, console: Console, *, sampler: Sampler | None = None, answers: Answers | None = None
     ) -> None:
@@ -56,7 +52,6 @@ class Respondent:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Declare sampling if the file, the model or the user can answer."""
         scripted = self._answers is not None and self._answers.samples
         return Capabilities(
             sampling=self._sampler is not None or scripted or self._asks_user,
@@ -100,14 +95,12 @@ class Respondent:
             return reply
 
     def say(self, line: str) -> None:
-        """Show a line: immediately, or after the open question."""
         self._console.say(line)
 
     async def log(self, level: LogLevel, message: str) -> None:
         self._console.say(f"[{level}] {message}")
 
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        """Show a progress message; without ``progress``, the message gets the next number."""
         self._notices += 1
         progress = self._notices if progress is None else progress
         far = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
@@ -118,7 +111,6 @@ class Respondent:
             self._console.say(f"No question used the answer {entry}. {self._were_asked()}")
 
     def require_fitting(self) -> None:
-        """Fail if a question got no answer from the file, or only answers that did not fit."""
         if self._unfit:
             raise FailedError(f"{' '.join(self._unfit.values())} {self._were_asked()}")
 

@@ -1,7 +1,4 @@
-"""The inputs of a call from the command line: a tool's arguments, and the answerer of its questions.
-
-Arguments come from ``--json``, overridden by ``name=value``.
-"""
+"""The inputs of a call: a tool's arguments, and the answerer of the tool's questions."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def new_respondent(console: Console, model: str | None, answers: Path | None) -> Respondent:
-    """Return the answerer of a tool's questions: the file ``answers``, ``model``, or the user."""
     from anabranch._terminal import Respondent
 
     return Respondent(console, sampler=open_sampler(model), answers=read_answers(answers))

@@ -1,8 +1,4 @@
-"""``anabranch browse``: a stored conversation on a full screen.
-
-Chooses the thread to show, and prints the command that continues it. The screen itself is
-``_browser.py``, which needs the extra ``tui``.
-"""
+"""``anabranch browse``: a stored conversation on a full screen."""
 
 from __future__ import annotations
 

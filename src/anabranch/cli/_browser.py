@@ -1,7 +1,6 @@
 """The conversation tree on a full screen: the tree on the left, one node in full on the right.
 
-The browser changes nothing, and returns the node at which the user wants to continue, if any. This
-is the only module that imports textual.
+No other module imports textual.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A trace of a call: describes the messages between a client and its server in readable lines.
-
-The trace observes the messages on their way through the transport, and changes and delays none.
-"""
+"""A trace of a call: describes the messages between a client and its server in readable lines."""
 
 from __future__ import annotations
 
@@ -31,11 +28,7 @@ WHO = {
 
 
 class CallTrace:
-    """Describes the messages of a call, one line each; ``say`` receives the lines.
-
-    ``explain`` takes the step id of a question at the end of a round (one run of the tool). It
-    returns a line to add, which may be empty.
-    """
+    """Describes the messages of a call; ``explain`` returns a line to add for a step id."""
 
     def __init__(
         self, say: Callable[[str], None], explain: Callable[[str], str] = lambda _: ""
@@ -76,7 +69,6 @@ class CallTrace:
 
 
 def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the id of each question in ``result``, with the side that answers it."""
     requests: dict[str, Any] = result.get("inputRequests") or {}
     steps: list[dict[str, Any]] = result.get("steps") or []
     asked = [
@@ -86,7 +78,6 @@ def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _who(kind: str, params: Mapping[str, Any] | None) -> str:
-    """Return the side that answers: the model or the user, with the link to open, if any."""
     link = (params or {}).get("url")
     return f"{WHO[kind]}, by the link {link}" if link else WHO[kind]
 
@@ -97,7 +88,6 @@ def _counted(things: Sized, word: str) -> str:
 
 @asynccontextmanager
 async def traced(transport: Transport, trace: CallTrace) -> AsyncGenerator[tuple[Read, Write]]:
-    """Open ``transport``; ``trace`` describes each message that passes through the transport."""
     async with transport as (inner_read, inner_write), anyio.create_task_group() as pumps:
         arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, leaving = anyio.create_memory_object_stream[SessionMessage](0)

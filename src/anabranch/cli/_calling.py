@@ -123,7 +123,6 @@ async def find_tool(client: Client, target: str, name: str) -> Tool:
 
 
 def value_of(result: CallToolResult, tool: Tool) -> object:
-    """Return the tool's value: the structured content of ``result``, if any, else its text."""
     texts = [block.text for block in result.content if isinstance(block, TextContent)]
     text = "\n".join(texts)
     if result.is_error:
@@ -148,7 +147,6 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
 
 
 def _unwrapped(content: object, tool: Tool) -> object:
-    """Return the tool's value; a server wraps a value that is no JSON object in an object."""
     if not isinstance(content, dict):
         return content
     fields = cast("dict[str, object]", content)
@@ -156,10 +154,7 @@ def _unwrapped(content: object, tool: Tool) -> object:
 
 
 def _is_wrapped(tool: Tool) -> bool:
-    """Whether the server wraps the tool's values in objects.
-
-    The SDK names the schema of the wrapper after the tool's function, FastMCP marks it.
-    """
+    """Whether the server wraps values: the SDK names the schema's title, FastMCP marks it."""
     schema = tool.output_schema or {}
     title = str(schema.get("title", ""))
     named = title.endswith("Output") and title[:1].islower()

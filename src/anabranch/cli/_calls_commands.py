@@ -1,8 +1,4 @@
-"""``anabranch calls``: shows recorded calls, and replays them against the present code.
-
-The commands draw calls in a terminal. Elsewhere, or with ``--json``, they print JSON.
-``anabranch._recorded`` reads the calls.
-"""
+"""``anabranch calls``: shows recorded calls, and replays them against the present code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a chat in one process: tools, model, stores, memory and engine, as the options name them.
+"""The parts of a chat in one process: tools, model, stores, memory and engine.
 
 Without a model, a script plays the card game of the demo, or the user may answer samples.
 """
@@ -40,14 +40,7 @@ OfferedTool: TypeAlias = Tool[Any] | AgentTool | ToolSource | Plugin[Any]
 
 @dataclass(frozen=True, slots=True)
 class ChatParts:
-    """The parts of a chat.
-
-    Attributes:
-        engine: wakes workers; ``None`` for those of this process.
-        memory: whether the model and the page may use the memory.
-        learner: learns from branches.
-        version: version of the tools' code; ``None`` for a digest of it.
-    """
+    """The parts of a chat; ``engine`` is ``None`` for the workers of this process."""
 
     tools: Sequence[OfferedTool]
     model: AgentModel
@@ -61,10 +54,9 @@ class ChatParts:
 
     @asynccontextmanager
     async def open(self, *, works: bool = True) -> AsyncGenerator[None]:
-        """Inside the block, connect to servers, and learn if this process ``works`` on turns.
+        """In the block, connect to servers, and learn if this process ``works`` on turns.
 
-        The end of the block stops the learner, whose branch returns to the queue; then it closes
-        the stores and the engine.
+        The learner's branch returns to the queue at the end, before the stores close.
         """
         try:
             learner = self.learner if works else None
@@ -89,7 +81,6 @@ def parts_around(
     engine: str | None = None,
     version: str | None = None,
 ) -> ChatParts:
-    """Return the parts of a chat; with ``memory``, the model called ``name`` learns."""
     url, learner = store_url(store), open_sampler(name) if turn.memory else None
     wakes = open_engine(engine, url)
     try:
@@ -107,7 +98,6 @@ def parts_around(
 
 
 def opened_model(name: str | None) -> AgentModel | None:
-    """Return the model with that name and with its provider's prompt cache; ``None`` without a name."""
     try:
         return None if name is None else open_model(name, cache=True)
     except ModelError as error:
@@ -122,10 +112,6 @@ def game() -> Plugin[Outcome]:
 
 
 def tools_of(targets: Sequence[str], turn: TurnOptions = TurnOptions()) -> list[OfferedTool]:
-    """Return the tools of a chat: ``branch_self``, and those that the targets offer.
-
-    A plugin replaces its tool.
-    """
     local = [target for target in targets if not is_server(target)]
     found = load(local) if local else Found()
     only, without = turn.tools or (), turn.without or ()
@@ -159,7 +145,6 @@ def check_names(tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]]) -> None:
 
 @asynccontextmanager
 async def connected(tools: Iterable[object]) -> AsyncGenerator[None]:
-    """Inside the block, keep the connections of ``tools`` to their servers open."""
     async with AsyncExitStack() as stack:
         for each in tools:
             if isinstance(each, RemoteTools):
@@ -182,8 +167,6 @@ _AGAIN = {
 
 
 class DemoModel:
-    """Answers each message by calling ``pick_card``, and its result with a hint at the next step."""
-
     async def sample(self, request: SampleRequest) -> SampleReply:
         return await _scripted(request).sample(request)
 
@@ -198,8 +181,6 @@ def _scripted(request: SampleRequest) -> ScriptedModel:
 
 
 class WithoutModel:
-    """Replaces a missing model: refuses turns, and asks the user at the terminal for samples."""
-
     def __init__(self, respondent: Respondent | None = None) -> None:
         self._respondent = respondent
 
@@ -227,8 +208,6 @@ class WithoutModel:
 
 
 class ChatModels:
-    """The catalogue of all models for the option ``--model``."""
-
     def open(self, name: str) -> AgentModel:
         return open_model(name, cache=True)
 

@@ -1,7 +1,4 @@
-"""A chat session at the terminal, or driven by a script: the work of ``anabranch chat``.
-
-The parts of the chat come from ``_chat_parts.py``, and the session runs in ``anabranch.chat``.
-"""
+"""A chat session at the terminal, or driven by a script: the work of ``anabranch chat``."""
 
 from __future__ import annotations
 
@@ -53,14 +50,7 @@ from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread, sta
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """The options of a chat that the user has typed.
-
-    Attributes:
-        thread: thread to continue; ``last`` for the latest.
-        at: node to continue at.
-        script: file whose lines are the input.
-        prompt: the one message of a chat that ends with its answer.
-    """
+    """The options of a chat that the user has typed."""
 
     targets: Sequence[str] = ()
     thread: str | None = None
@@ -82,10 +72,9 @@ def lines_of(script: Path | None, console: Console) -> InputLines:
 
 
 def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
-    """Return the command that continues a thread with ``options``; ``None`` for a thread in memory.
+    """Return the command that continues a thread; ``None`` for a thread in memory.
 
-    The command leaves out settings of the environment, and the values of headers and variables, which
-    may be secrets.
+    The values of headers and variables are left out, as they may be secrets.
     """
     if store_url(options.store).startswith("memory:"):
         return None
@@ -156,7 +145,6 @@ async def _chat(
 
 
 async def _answer(session: Session, prompt: str, console: Console) -> None:
-    """Send ``prompt`` to the agent, and print only the answer; stderr gets the state of the answer."""
     answer = (await send(session, prompt))[-1]
     if answer.type == "error":
         raise FailedError(answer.content)
@@ -187,7 +175,6 @@ def _agent(options: ChatOptions, parts: ChatParts, user: ChatAnswerer, screen: C
 
 
 async def _thread_id(store: TreeStore, name: str) -> str:
-    """Return the id of the thread ``name``; start the thread if it does not exist."""
     try:
         found = await find_thread(store, name, without_owner=True)
     except AmbiguousIdError as error:
@@ -205,7 +192,6 @@ async def _thread_id(store: TreeStore, name: str) -> str:
 async def _session(
     options: ChatOptions, agent: Agent, screen: ChatScreen, columns: Callable[[], int] | None
 ) -> Session:
-    """Return a session that continues at the thread and node that ``options`` name."""
     thread = options.thread
     if thread is not None:
         thread = await _thread_id(agent.store, thread)

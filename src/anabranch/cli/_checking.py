@@ -1,7 +1,4 @@
-"""The replay checks of a target's tools: the work of ``anabranch check``.
-
-The checks themselves are in ``anabranch.replay_check``.
-"""
+"""The replay checks of a target's tools: the work of ``anabranch check``."""
 
 from __future__ import annotations
 
@@ -27,10 +24,7 @@ async def check(
     console: Console,
     respondent: Respondent | None,
 ) -> list[Finding]:
-    """Return the findings in the source of tools; with a ``respondent``, also run one tool.
-
-    The function checks the tool called ``name``; without a name, all tools of the target.
-    """
+    """Return the findings in the source of tools; with a ``respondent``, also run one tool."""
     tools = choose_tools(target, name)
     found: dict[Finding, None] = {}
     for tool in tools:
@@ -69,7 +63,6 @@ def choose_tools(target: str, name: str | None) -> list[Tool[Any]]:
 async def run(
     tool: Tool[Any], arguments: Mapping[str, Any], console: Console, respondent: Respondent
 ) -> list[Finding]:
-    """Run each round of the tool twice; send the tool's prints to stderr."""
     try:
         with redirect_stdout(sys.stderr):
             done = await rehearse(tool, arguments, respondent)

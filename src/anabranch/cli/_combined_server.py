@@ -1,7 +1,6 @@
 """Combines all tools and servers of the targets into one MCP server, for ``anabranch serve``.
 
-The options of the command line complete the servers that the targets make themselves. A server keeps
-the options that its own code sets, and the command reports them.
+A server keeps the options that its own code sets, and the command reports them.
 """
 
 from __future__ import annotations
@@ -48,11 +47,7 @@ ITS_OWN = (
 
 
 class MadeServer(NamedTuple):
-    """A server that can start, with a note for the user.
-
-    ``unused`` are the options that the targets' own servers have set themselves. ``around`` is a
-    context for the server's run, in which the memory learns and overdue branches are closed.
-    """
+    """A server; its own code has set the options ``unused``, and it runs in ``around``."""
 
     server: AnyServer
     unused: set[str]
@@ -107,7 +102,6 @@ class ServerRecipe:
         store: str | TreeStore | None,
         sampler: Sampler | None,
     ) -> AbstractAsyncContextManager[None]:
-        """Add the tools of ``--folding`` and ``--memory``; return a context for their work."""
         wanted = self.agent_tools
         if not (wanted.folding or wanted.memory):
             return nullcontext()
@@ -177,10 +171,9 @@ def assemble_fastmcp(found: Found, options: ServerOptions) -> FastMCP[Any]:
 
 
 def assemble(found: Found, options: ServerOptions, name: str = "anabranch") -> MCPServer[Any]:
-    """Return a server with all tools: the first server found, or a new one called ``name``.
+    """Return a server with all tools: the first found, or a new one called ``name``.
 
-    A server's own tools stay unchanged. The tools of further servers are added to the first, except
-    those that it already has.
+    Its own tools replace those of the same name in further servers.
     """
     try:
         if not found.servers:
@@ -237,7 +230,6 @@ def _codec(server: AnyServer) -> RequestStateCodec:
 
 
 def tool_names(server: AnyServer) -> list[str]:
-    """Return the names of all tools of a server that is not running yet."""
     if is_fastmcp(server):
         return [tool.name for tool in anyio.run(server.list_tools)]
     return [tool.name for tool in anyio.run(server.list_tools)]

@@ -1,13 +1,9 @@
 """The commands by name, with their help texts, and the files that hold options for them.
 
-The module of a command declares the command's options, and is imported when the command runs: the
-list of commands loads no SDK, database or prompt. The help texts are here because the list shows
-the first sentence of each.
-
-Options may also be in ``[tool.anabranch]`` of the project's ``pyproject.toml``, and in the user's
-own file. A table named after a command (``[tool.anabranch.serve]``) may have only options of that
-command. Options outside such tables are for every command that has them. A flag wins over an
-environment variable, the variable over the project's file, and the project's file over the user's.
+The list of commands loads no SDK, database or prompt: a command's module is imported when it runs.
+``[tool.anabranch]`` in ``pyproject.toml``, and the user's own file, may hold options for all
+commands, and a table such as ``[tool.anabranch.serve]`` those of one command. A flag wins over a
+variable, the variable over the project's file, and the project's file over the user's.
 """
 
 from __future__ import annotations
@@ -24,10 +20,8 @@ from anabranch._terminal import UsageError
 
 
 class ConfigurationFile(Toml):
-    """A configuration file, which gives options that the command line leaves out."""
-
     def __call__(self, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-        """Add the file's options to ``arguments``; name a file that cannot be read or is no TOML."""
+        """Name a file that cannot be read or is no TOML."""
         try:
             super().__call__(app, commands, arguments)
         except CycloptsError as error:
@@ -39,7 +33,6 @@ class ConfigurationFile(Toml):
 
 
 def configuration_files() -> list[ConfigurationFile]:
-    """Return the configuration files; an earlier file overrides a later one."""
     user = user_config_path("anabranch", appauthor=False) / "config.toml"
     return [
         *_tables("pyproject.toml", root_keys=("tool", "anabranch"), search_parents=True),
@@ -48,7 +41,6 @@ def configuration_files() -> list[ConfigurationFile]:
 
 
 def _tables(path: Any, **options: Any) -> Iterator[ConfigurationFile]:  # noqa: ANN401 - as Toml takes them
-    """Yield the command's own table, and then the options for all commands."""
     yield ConfigurationFile(path, **options)
     yield ConfigurationFile(path, use_commands_as_keys=False, allow_unknown=True, **options)
 
@@ -79,7 +71,6 @@ app: App = App(
 
 
 def example(*lines: str) -> str:
-    """Return the end of a command's help: example lines to type."""
     return "\n\n".join(
         ["Example:" if len(lines) == 1 else "Examples:", *(f"`{each}`" for each in lines)]
     )

@@ -1,7 +1,6 @@
 """The connection to a target: to a server process started for it, or to the URL of a running one.
 
-A server process inherits this process's environment, except for the keys: it gets new keys, since
-it ends with the call. One sentence reports a connection that fails.
+A server process inherits this process's environment, except for the keys: it ends with the call.
 """
 
 from __future__ import annotations
@@ -54,11 +53,6 @@ def server_of(
     headers: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> WithHeaders | StdioServerParameters:
-    """Return the URL or the process for the SDK's client to connect to.
-
-    ``limits`` are for a server that this process starts, ``headers`` for a running server, and the
-    variables ``env`` for a server that a command starts.
-    """
     check_reach(target, headers or {}, env or {})
     if is_url(target):
         if limits != UNLIMITED:
@@ -91,8 +85,8 @@ async def open_session(
 ) -> T:
     """Connect to the ``server`` of ``target``, and return the value of ``act(client)``.
 
-    ``trace`` describes the messages of a server of :func:`server_of`. A cancellation ends ``act`` first,
-    while the connection can still tell the server, which undoes its call.
+    A cancellation ends ``act`` first, while the connection can still tell the server, which undoes
+    its call.
     """
     connected = False
     opened = _traced(server, trace)
@@ -149,8 +143,8 @@ def _traced(server: Connectable, trace: CallTrace | None) -> Connectable:
 async def _flush(client: Client) -> None:
     """Wait until the server has received all earlier messages, such as a cancellation.
 
-    The SDK ends a connection over HTTP together with the messages on their way. Since 2026-07-28, the
-    end of a request's own connection cancels the request.
+    The SDK ends a connection over HTTP together with the messages on their way. Since 2026-07-28,
+    the end of a request's own connection cancels the request.
     """
     if client.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
         return
@@ -179,9 +173,8 @@ def _environment() -> dict[str, str]:
 async def _why_it_did_not_start(target: str) -> CommandError:
     """Return the error for a server process that ended before it answered.
 
-    The exit status says whether the target is at fault, but the SDK does not report it. So this
-    function starts the process once more, with no input. A working server ends immediately, and a broken
-    one fails as before. The user has already seen its stderr.
+    The SDK does not report the exit status, so the process starts once more, with no input. A
+    working server ends immediately, and a broken one fails as before.
     """
     done = await anyio.run_process(
         _command(target), check=False, stdin=subprocess.DEVNULL, env=_environment()
@@ -194,8 +187,8 @@ async def _why_it_did_not_start(target: str) -> CommandError:
 def _explain(error: Exception, target: str, refusal: str) -> CommandError | None:
     """Return the error to report for ``error``, ``None`` if it is a bug in this library.
 
-    The SDK's tasks raise exception groups; one known cause is enough. The server's ``refusal`` of a
-    request says more than the SDK's errors, and less than the error of a command or a tool.
+    The server's ``refusal`` of a request says more than the SDK's errors, and less than the error
+    of a command or a tool.
     """
     for cause in causes(error):
         if isinstance(cause, CommandError):

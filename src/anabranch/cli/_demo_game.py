@@ -1,8 +1,4 @@
-"""Plays the pick-a-card tool in this terminal: the work of ``anabranch demo``.
-
-Scripted answers replace a missing model or a missing user. A server process serves
-``_demo_tool.py`` like any other tool.
-"""
+"""Plays the pick-a-card tool in this terminal: the work of ``anabranch demo``."""
 
 from __future__ import annotations
 
@@ -88,7 +84,6 @@ class ToolSource:
         return "\n".join(shown)
 
     def place_of(self, step_id: str) -> str:
-        """Return the line of code that asks ``step_id``; only one samples, and only one elicits."""
         call = "ctx.sample(" if step_id.rpartition("/")[2].startswith("sample") else "ctx.elicit("
         number, line = next(each for each in self._lines.items() if call in each[1])
         return f"at line {number}: {line.strip()}"

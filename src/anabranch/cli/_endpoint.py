@@ -107,7 +107,6 @@ class Endpoint:
 
     @property
     def concurrency(self) -> int:
-        """The number of requests that a process has in progress at the same time."""
         if self.limit_concurrency is None:
             return min(CONCURRENCY, open_files() // 2)
         return self.limit_concurrency
@@ -163,7 +162,6 @@ class Endpoint:
             )
 
     def listen(self) -> socket.socket:
-        """Return a listening socket, before other parts start: an unusable address fails first."""
         try:
             return listen(self.host, self.port)
         except (socket.gaierror, ValueError) as error:  # ValueError: a name that cannot be encoded
@@ -177,7 +175,6 @@ class Endpoint:
             ) from error
 
     def address(self, listener: socket.socket) -> str:
-        """Return the URL at which ``listener`` listens, without a path."""
         place = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{place}:{listener.getsockname()[1]}"
 
@@ -189,7 +186,6 @@ class Endpoint:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on ``host`` (name or address) and ``port``; 0 for a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     socket.getaddrinfo(host, port, family)  # create_server would raise another error
     made = socket.create_server((host, port), family=family)

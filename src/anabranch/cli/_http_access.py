@@ -1,9 +1,7 @@
 """The hosts, origins and bearer tokens that requests over HTTP may carry.
 
-A browser that follows a name to this machine (DNS rebinding) sends that name as ``Host``. So a
-request passes only if its ``Host``, and its ``Origin`` if it has one, are known. The SDK's own
-middleware checks bearer tokens. Each token stands for a separate caller: states, sessions and
-stored calls are bound to the token.
+DNS rebinding sends a foreign ``Host``, so it and ``Origin`` must be known. Each token stands for a
+separate caller, to which states, sessions and stored calls are bound.
 """
 
 from __future__ import annotations
@@ -53,7 +51,6 @@ _REFUSALS: Final = {
 
 
 def security_of(endpoint: Endpoint) -> TransportSecuritySettings:
-    """Return the hosts and origins for the SDK to accept: loopback, and those in the options."""
     hosts = endpoint.allowed_host or []
     names = [*LOOPBACK, *hosts]
     own = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
@@ -65,10 +62,6 @@ def security_of(endpoint: Endpoint) -> TransportSecuritySettings:
 
 
 def app_of(server: AnyServer, endpoint: Endpoint) -> ASGIApp:
-    """Return the application that serves ``server`` at ``endpoint``.
-
-    With tokens, each request needs one of the tokens, unless the server checks tokens itself.
-    """
     session_ttl, tokens = endpoint.lasting, read_tokens(endpoint.token)
     if is_fastmcp(server):
         app = _fastmcp_app(server, security_of(endpoint), session_ttl)
@@ -90,7 +83,6 @@ def app_of(server: AnyServer, endpoint: Endpoint) -> ASGIApp:
 
 
 def checks_tokens(server: AnyServer) -> bool:
-    """Whether the server checks tokens itself, since its author has set an authorization."""
     return (server.auth if is_fastmcp(server) else server.settings.auth) is not None
 
 
@@ -150,7 +142,7 @@ class _Tokens:
         self._known = [_digest(each) for each in tokens]
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return the access of a known token, or ``None``, in a time independent of the token."""
+        """Return a known token's access, or ``None``, in a time independent of the token."""
         given = _digest(token)
         if not any([hmac.compare_digest(given, each) for each in self._known]):  # noqa: C419 - all
             return None
@@ -162,7 +154,6 @@ def _digest(token: str) -> bytes:
 
 
 def authenticated(app: ASGIApp, tokens: Iterable[str]) -> ASGIApp:
-    """Return ``app`` behind a check: requests without one of ``tokens`` get status 401."""
     guarded = AuthenticationMiddleware(
         AuthContextMiddleware(RequireAuthMiddleware(app, [])),
         backend=BearerAuthBackend(_Tokens(tokens)),

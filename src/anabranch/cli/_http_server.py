@@ -1,7 +1,7 @@
 """Runs and stops uvicorn for the commands, in this process or in several worker processes.
 
-uvicorn tells an application that the server stops only after the last request, and sets no limit on
-the time after that, since a thread cannot be cancelled. So this module handles the signals as well.
+uvicorn tells an application of its stop only after the last request, and sets no limit on the time
+after that, since a thread cannot be cancelled. So this module handles the signals as well.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def drain(grace: float) -> int:
-    """Return the part of the ``grace`` seconds in which requests in progress may continue."""
     return min(DRAIN, int(grace / 2))
 
 
@@ -52,10 +51,9 @@ def _cut_off(why: str) -> NoReturn:
 
 
 class Lifetime:
-    """ASGI middleware that tells an application when its server stops, and limits the time to stop.
+    """ASGI middleware that tells an application when its server stops, within ``around``.
 
-    The process ends ``grace`` seconds after the signal at the latest, by ``cut_off`` if need be. The
-    application starts and ends within ``around``.
+    The process ends ``grace`` seconds after the signal at the latest, by ``cut_off`` if need be.
     """
 
     def __init__(
@@ -84,7 +82,6 @@ class Lifetime:
             await self._app(scope, receive, send)
 
     def stop(self) -> None:
-        """Tell the application that the server stops; after the grace seconds, end the process."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -108,7 +105,7 @@ class Lifetime:
 
     @contextmanager
     def _signals_heard(self) -> Generator[None]:
-        """Inside the block, stop the server at a signal, and end the process at a second Ctrl-C."""
+        """In the block, stop the server at a signal, and the process at a second Ctrl-C."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -167,11 +164,7 @@ HEADROOM: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of one process of a server.
-
-    ``concurrency`` counts requests in progress. ``grace`` are the seconds in which calls are ended
-    and undone when the server is stopped.
-    """
+    """The limits of a process: requests in progress, and seconds for ending calls."""
 
     concurrency: int
     grace: float = GRACE
@@ -179,7 +172,6 @@ class Bounds:
 
 
 def configure(app: Any, bounds: Bounds, workers: int = 1) -> uvicorn.Config:  # noqa: ANN401 - as uvicorn takes it
-    """Return uvicorn's configuration of a server; with several ``workers``, each unpickles ``app``."""
     levels = {
         "uvicorn.error": {"level": "WARNING"},
         "uvicorn.access": {"level": "INFO" if bounds.access_log else "WARNING"},
@@ -209,7 +201,6 @@ def serve_app(
     on_started: Callable[[], object],
     around: AbstractAsyncContextManager[object] | None = None,
 ) -> None:
-    """Serve an application in this process, within ``around``, until Ctrl-C or SIGTERM."""
     lifetime = Lifetime(app, bounds.grace, on_started=on_started)
 
     async def serve() -> None:
@@ -226,7 +217,6 @@ def serve_app(
 def serve_workers(
     make: Callable[[], ASGIApp], listener: socket.socket, number: int, bounds: Bounds
 ) -> None:
-    """Serve an application in ``number`` processes until Ctrl-C or SIGTERM; each calls ``make``."""
     supervisor = Multiprocess(configure(_Made(make), bounds, number), [listener])
     logging.getLogger("uvicorn.error").setLevel(
         logging.INFO
@@ -237,10 +227,7 @@ def serve_workers(
 
 
 class _Made:
-    """Pickles as a call of ``make``: a worker makes the application before its event loop runs.
-
-    uvicorn calls a factory inside the loop, where targets could not run another loop.
-    """
+    """Pickles as a call of ``make``: uvicorn calls a factory inside the event loop."""
 
     def __init__(self, make: Callable[[], ASGIApp]) -> None:
         self._make = make

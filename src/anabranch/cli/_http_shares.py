@@ -1,9 +1,8 @@
 """Limits of the requests that a server over HTTP has in progress: of all callers, and of each one.
 
 uvicorn's own ``limit_concurrency`` refuses health checks as well, and lets one caller use all
-places. A request may be in progress for long: a live call waits for its user, and a stream for
-events. A message that answers a server's question, or cancels a call, ends soon. Such messages have
-a separate share, so that the server accepts them while calls wait for them.
+places. A message that answers a server's question, or cancels a call, ends soon, and has a separate
+share: calls in progress wait for it.
 """
 
 from __future__ import annotations
@@ -30,14 +29,10 @@ ALL: Final = ""
 
 
 class SharedRequests:
-    """ASGI middleware that refuses requests while too many are in progress; health checks always pass.
+    """ASGI middleware that refuses requests while too many are in progress.
 
-    Args:
-        app: the application.
-        most: maximum requests in progress at the same time.
-        share: maximum requests of one caller; in addition, half as many messages of MCP that end
-            soon. ``None`` limits only the requests of all callers together.
-        by_token: whether a bearer token identifies a caller; otherwise, the address does.
+    Health checks always pass. A caller has ``share`` requests, and half as many messages that end
+    soon; ``None`` sets no limit. A bearer token or the address identifies the caller.
     """
 
     def __init__(
@@ -66,7 +61,6 @@ class SharedRequests:
         return given.partition(" ")[2] or by_address((scope.get("client") or ("",))[0])
 
     async def _beyond(self, caller: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a message that ends soon although a limit is reached; refuse other requests."""
         if scope["method"] == "GET" or self._soon.is_full(caller):
             await self._refusal(caller)(scope, receive, send)
             return
@@ -90,7 +84,6 @@ class SharedRequests:
 
 
 async def _read(receive: Receive) -> list[Message]:
-    """Return the ASGI messages of a request, up to the size that an MCP server reads."""
     read, size = list[Message](), 0
     while size <= DEFAULT_MAX_REQUEST_BODY_SIZE:
         message = await receive()
@@ -102,10 +95,7 @@ async def _read(receive: Receive) -> list[Message]:
 
 
 def _begins(body: bytes) -> bool:
-    """Return whether ``body`` may be a JSON-RPC request, which has a method and an id.
-
-    A body that this function cannot read counts as a request: the server may be able to read it.
-    """
+    """Return whether ``body`` may be a JSON-RPC request; an unreadable one counts as such."""
     try:
         message = read_json(body.decode())
     except ValueError:

@@ -1,8 +1,4 @@
-"""The options ``--memory`` and ``--folding``: the memory and the branches in the command's store.
-
-A worker lets the memory learn. Folding lets a model do a subtask in a branch, of which only the
-result remains; its settings come from the environment, which may name a file.
-"""
+"""The options ``--memory`` and ``--folding``: memory and branches in the command's store."""
 
 from __future__ import annotations
 
@@ -25,17 +21,13 @@ from anabranch.tree import TreeStore
 
 
 def open_scrubber() -> Scrubber:
-    """Return the scrubber, which removes secrets from texts before they are stored."""
     with needs_extra("memory", "The search for secrets", UsageError):
         import_module("detect_secrets")
     return Scrubber()
 
 
 def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBank:
-    """Return the memory in ``store``: a URL, or an open store of conversations.
-
-    Callers share the project ``shared``. Each caller may write there, and in a private scope.
-    """
+    """Return the memory in ``store``; callers share the project ``shared``."""
     try:
         scopes = Scopes(project=shared or "")
     except ValidationError as error:
@@ -51,10 +43,7 @@ def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBan
 
 @asynccontextmanager
 async def learning(bank: ReasoningBank | None, sampler: Sampler | None) -> AsyncGenerator[None]:
-    """Inside the block, learn from the branches in the queue of ``bank``; then close its store.
-
-    Without a model, the branches stay in the queue.
-    """
+    """In the block, learn from the branches in the queue of ``bank``; then close its store."""
     workers: list[asyncio.Task[Any]] = []
     if bank is not None and sampler is not None:
         workers.append(asyncio.ensure_future(Distiller(bank, sampler).run()))
@@ -79,11 +68,7 @@ _QUEUED = (
 def open_branches(
     store: str | TreeStore | None, bank: ReasoningBank | None = None, *, learns: bool = False
 ) -> BranchService:
-    """Return the service of branches, in ``store`` or, without a store, in this process.
-
-    With a memory, branches begin with its notes, and queue their transcripts to learn from;
-    ``learns`` says whether this process does the learning.
-    """
+    """Return the branches in ``store``, or in this process; they use the memory ``bank``."""
     if bank is not None and not learns:
         Console().say(_QUEUED)
     try:
@@ -99,7 +84,6 @@ def open_branches(
 
 @asynccontextmanager
 async def expiring(branches: BranchService | None) -> AsyncGenerator[None]:
-    """Inside the block, close each branch whose deadline has passed."""
     tasks: list[asyncio.Task[NoReturn]] = []
     if branches is not None:
         tasks.append(asyncio.create_task(branches.run()))

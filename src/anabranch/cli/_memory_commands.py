@@ -1,7 +1,4 @@
-"""``anabranch memory``: the commands that list, search, show, forget, distill and export notes.
-
-The commands are for the operator: they see the memories of all projects, teams and organisations.
-"""
+"""``anabranch memory``: the operator's commands, over the memories of all callers."""
 
 from __future__ import annotations
 

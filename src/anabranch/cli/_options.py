@@ -1,7 +1,4 @@
-"""Options that several commands share, with their help, and the values read from their texts.
-
-Each function refuses an invalid text, and names its option.
-"""
+"""Options that several commands share, with their help, and the values read from their texts."""
 
 from __future__ import annotations
 
@@ -262,7 +259,6 @@ def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | No
 
 
 def variables_of(given: Iterable[str]) -> dict[str, str]:
-    """Return the variables ``NAME=value``; ``NAME`` alone has its value in this process."""
     variables: dict[str, str] = {}
     for each in given:
         name, equals, value = each.partition("=")
@@ -277,12 +273,10 @@ def variables_of(given: Iterable[str]) -> dict[str, str]:
 
 
 def store_url(given: str | None) -> str:
-    """Return the URL given as ``--store``; by default, the URL of a file in the data directory."""
     if given:
         return given
     return f"sqlite:///{data_folder() / 'anabranch.db'}"
 
 
 def data_folder() -> Path:
-    """Return the folder of the user's keys, conversations and history."""
     return user_data_path("anabranch", appauthor=False)

@@ -1,8 +1,4 @@
-"""The output of commands: results on stdout, without terminal control sequences, and warnings on stderr.
-
-Over stdio, stdout carries the protocol: a server's prints go to stderr. Warnings of operations that
-were never awaited name the author's line, and no library's.
-"""
+"""The output of commands: results on stdout, without terminal control sequences, and warnings."""
 
 from __future__ import annotations
 
@@ -20,7 +16,6 @@ from anabranch.errors import is_authors
 
 
 def print_either(value: object, lines: Sequence[str], *, as_json: bool = False) -> None:
-    """Print ``lines`` at a terminal; without a terminal or with ``as_json``, print ``value``."""
     if as_json or not sys.stdout.isatty():
         print_json(value)
     else:
@@ -28,13 +23,11 @@ def print_either(value: object, lines: Sequence[str], *, as_json: bool = False) 
 
 
 def print_json(value: object) -> None:
-    """Print ``value`` as indented JSON; characters that stdout cannot encode are escaped."""
     encodable = sys.stdout.encoding.lower().replace("-", "") == "utf8"
     _print(printable_json(value, ascii_only=not encodable))
 
 
 def print_text(text: str) -> None:
-    """Print ``text``, made printable; characters that stdout cannot encode are escaped."""
     _print(printable(text))
 
 
@@ -83,7 +76,6 @@ class _Printed(TextIOBase):
 
 @contextmanager
 def protocol_on_stdout() -> Generator[None]:
-    """Inside the block, send prints to stderr, so that stdout carries only a server's protocol."""
     with redirect_stdout(_Printed(sys.stdout.buffer)):
         yield
 
@@ -96,7 +88,7 @@ _FRAME = re.compile(r'  File "([^"]+)", line \d+.*\n(?:    .*\n?)*')
 def name_forgotten_awaits() -> None:
     """Make Python's warnings of never awaited operations name the author's line.
 
-    Each call of a coroutine function takes a little longer, so only commands for authors use this.
+    Calls of coroutine functions take longer then, so only commands for authors use this.
     """
     sys.set_coroutine_origin_tracking_depth(DEPTH)
     usual = warnings.showwarning

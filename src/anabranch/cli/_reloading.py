@@ -1,7 +1,7 @@
 """The tools of some targets, loaded again when their source changes.
 
-The author's own modules that the targets import are loaded again with them; libraries are not. If
-the new source fails, the old tools stay, and the page and the terminal show the lines at fault.
+The author's own modules are loaded again; libraries are not. If the new source fails, the old tools
+stay.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from anabranch.errors import AnabranchError, ToolError, format_for_author, is_au
 
 
 class ReloadedTools:
-    """A source of an agent's tools, which loads the targets again when their files change."""
-
     def __init__(self, targets: Sequence[str], console: Console) -> None:
         self._targets = targets
         self._console = console
@@ -79,8 +77,6 @@ class ReloadedTools:
         changed.set()
 
     def route(self) -> Route:
-        """Return the route that reports each reload to the page, as server-sent events."""
-
         async def serve(request: Request) -> Response:
             del request
             headers = {"Cache-Control": "no-store"}
@@ -95,7 +91,6 @@ class ReloadedTools:
             await changed.wait()
 
     async def _watch(self) -> None:
-        """Load the targets again at each change in their folders; a change may add folders."""
         # The help of all commands is shown without the extra that has the library.
         from watchfiles import (
             PythonFilter,
@@ -138,7 +133,6 @@ class ReloadedTools:
         return found
 
     def _own_modules(self) -> dict[str, ModuleType]:
-        """Return the modules of the author's code, whose folders are watched."""
         own: dict[str, ModuleType] = {}
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
@@ -149,7 +143,6 @@ class ReloadedTools:
 
 
 def _called(found: Found) -> list[AgentTool]:
-    """Return the tools in ``found`` for an agent; a tool with a plugin has the plugin's policy."""
     plugged = {id(plugin.mcp) for plugin in found.plugins}
     tools: list[AgentTool] = [CalledTool(tool) for tool in found.tools if id(tool) not in plugged]
     tools += (tool for plugin in found.plugins for tool in plugin.server.tools)
@@ -161,7 +154,6 @@ def _called(found: Found) -> list[AgentTool]:
 
 
 def _shown_to_author(tool: str, error: Exception) -> Outcome:
-    """Return the outcome of a call that has raised ``error``, for the tool's author to read."""
     outcome = failed(tool, error)
     if isinstance(error, AnabranchError) and error.__cause__ is None:
         return outcome  # such an error is for the caller

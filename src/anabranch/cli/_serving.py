@@ -1,7 +1,4 @@
-"""The tools of some targets as an MCP server, over stdio or HTTP: the work of ``anabranch serve``.
-
-Over HTTP, one process serves, or several share the port.
-"""
+"""The tools of targets as an MCP server, over stdio or HTTP: the work of ``anabranch serve``."""
 
 from __future__ import annotations
 
@@ -46,10 +43,7 @@ if TYPE_CHECKING:
 
 
 def serve(recipe: ServerRecipe, endpoint: Endpoint) -> None:
-    """Serve until the client ends the connection (stdio), or the user stops the server.
-
-    ``recipe`` has no keys yet.
-    """
+    """Serve until the client or the user ends the server; ``recipe`` has no keys yet."""
     targets, wanted, store = recipe.targets, recipe.agent_tools, recipe.persistence.store
     if not targets and not wanted.folding and not wanted.memory:
         raise UsageError(
@@ -100,7 +94,6 @@ async def _serve_stdio(server: AnyServer, around: AbstractAsyncContextManager[ob
 
 
 async def _require_store(url: str) -> None:
-    """Fail if the store at ``url`` cannot be used, before the server accepts clients."""
     store = open_store(url)
     try:
         await store.find("")
@@ -131,15 +124,12 @@ def _serve_http(
 
 @dataclass(frozen=True, slots=True)
 class WorkerApp:
-    """Makes the application of one worker, in the worker's process."""
-
     recipe: ServerRecipe
     endpoint: Endpoint
     probe: str
     """A text that the server of the parent process has sealed."""
 
     def __call__(self) -> ASGIApp:
-        """Return the application; if the server cannot be made, end this process."""
         log_to_stderr(logging.WARNING, self.endpoint.log_format)
         try:
             server, _, around, _ = self.recipe.make_server()
@@ -165,7 +155,7 @@ class WorkerApp:
 
 @asynccontextmanager
 async def _ending_with_parent(around: AbstractAsyncContextManager[object]) -> AsyncGenerator[None]:
-    """Enter ``around``; if the parent process dies, stop this process, which frees the port."""
+    """Enter ``around``; stop with the parent process, which frees the port."""
 
     def watch() -> None:
         if (parent := multiprocessing.parent_process()) is not None:

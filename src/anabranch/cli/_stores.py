@@ -1,7 +1,4 @@
-"""The stores and the engine that a command's options name, and the keys that seal open questions.
-
-A command closes its stores at its end. An engine wakes workers, in this process or in others.
-"""
+"""The stores and the engine of a command's options, and the keys that seal open questions."""
 
 from __future__ import annotations
 
@@ -43,11 +40,10 @@ def read_keys(
     *,
     audience: str = "",
 ) -> list[str]:
-    """Return the keys, newest first: the environment's, or else the file's.
+    """Return the keys, newest first: the environment's, or else the file's, which may be new.
 
-    A missing file is created. If that fails, ``say`` gets a warning, and the function returns a new
-    key without storing it. All servers of a user share the file: keys are derived from it for
-    ``audience``, so that no server accepts another's state.
+    All servers of a user share the file: keys are derived for ``audience``, so that no server
+    accepts another's state.
     """
     given = environment.get(KEYS, environment.get(CALL_KEY))
     if given is not None:
@@ -99,8 +95,6 @@ T = TypeVar("T")
 
 
 class Stores(NamedTuple):
-    """The stores of calls, conversations and run events, which share their connections."""
-
     calls: CallStore
     trees: TreeStore
     events: RunEvents
@@ -122,10 +116,7 @@ def with_store(
     work: Callable[[S], Awaitable[T]],
     *failures: type[Exception],
 ) -> T:
-    """Open the store at ``url`` by ``opened``, return ``work(store)``, and close the store.
-
-    An error of the store, or one of ``failures``, fails the command.
-    """
+    """Open a store, return ``work(store)``, and close it; ``failures`` fail the command."""
     expected: tuple[type[Exception], ...] = (StoreError, *failures)
 
     async def run() -> T:
@@ -147,7 +138,6 @@ DBOS = "dbos"
 
 
 def open_engine(name: str | None, store: str) -> Engine | None:
-    """Return the engine called ``name`` for ``store``; ``None`` for the engine of this process."""
     if name is None or name in {"", "in-process"}:
         return None
     place, options, schema = _schema_of(name)

@@ -1,10 +1,7 @@
 """TARGETs: a Python file, a module, ``module:attribute``, or the URL of a running server.
 
-The chat also takes the command that starts a server: ``command:uvx some-server``.
-
-A target offers every ``@tool``, every ``HandoffTool`` instance, every plugin, which stands for its
-tool, and every ``MCPServer`` and ``FastMCP`` at module level. Loading a target runs its code. To
-call a tool of the target, a command starts a server process that loads the target.
+The chat also takes ``command:uvx some-server``. A target offers the tools, plugins and servers at
+module level. Loading a target runs its code.
 """
 
 from __future__ import annotations
@@ -39,11 +36,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Found:
-    """The tools, plugins and servers of targets, each object once, in the order of finding.
-
-    ``tools`` includes those of the ``plugins``. ``version`` is the first ``__version__`` of the
-    modules.
-    """
+    """The tools (with those of plugins), plugins and servers of targets, each object once."""
 
     tools: list[Tool[Any]] = field(default_factory=list[Tool[Any]])
     servers: list[MCPServer[Any]] = field(default_factory=list["MCPServer[Any]"])
@@ -53,13 +46,11 @@ class Found:
 
     @property
     def connectable(self) -> list[Connectable]:
-        """The servers, in a form that the SDK's client accepts."""
         # The SDK's server inside FastMCP: FastMCP's own client is another.
         below = (each._mcp_server for each in self.fastmcp)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         return [*self.servers, *below]
 
     def add(self, *values: object) -> bool:
-        """Add the tools, plugins and servers among ``values``; return whether there are any."""
         added = [self._add(value) for value in values]
         return any(added)
 
@@ -80,19 +71,17 @@ class Found:
 
 
 def _is_mcp_server(value: object) -> TypeIs[MCPServer[Any]]:
-    """Whether ``value`` is a server of the SDK; the SDK is imported only if a target imports it."""
+    """Whether ``value`` is a server of the SDK, which only a target's own import loads."""
     module = sys.modules.get("mcp.server.mcpserver")
     return module is not None and isinstance(value, module.MCPServer)
 
 
 def is_fastmcp(value: object) -> TypeIs[FastMCP[Any]]:
-    """Whether ``value`` is a server of FastMCP, which is imported only if a target does so."""
     module = sys.modules.get("fastmcp")
     return module is not None and isinstance(value, module.FastMCP)
 
 
 def _is_plugin(value: object) -> TypeGuard[Plugin[Any]]:
-    """Whether ``value`` is a plugin; only a target's own import loads the module of plugins."""
     module = sys.modules.get("anabranch.chat._plugins.plugin")
     return module is not None and isinstance(value, module.Plugin)
 
@@ -108,12 +97,10 @@ def is_url(target: str) -> bool:
 
 
 def is_server(target: str) -> bool:
-    """Whether the target is the URL of a running server, or a command that starts a server."""
     return is_url(target) or target.startswith("command:")
 
 
 def check_reach(target: str, headers: Mapping[str, str], env: Mapping[str, str]) -> None:
-    """Refuse ``headers`` without a URL, and variables ``env`` without a command to start."""
     if env and not target.startswith("command:"):
         raise UsageError("--env is for a server that a command starts: command:….")
     if headers and not is_url(target):
@@ -121,7 +108,6 @@ def check_reach(target: str, headers: Mapping[str, str], env: Mapping[str, str])
 
 
 def no_such_tool(target: str, name: str | None, offered: Iterable[str]) -> UsageError:
-    """Return the error for a tool that ``target`` does not offer."""
     names = ", ".join(offered) or "nothing"
     return UsageError(f"{target} has no tool {name!r}. It offers: {names}.")
 
@@ -142,22 +128,17 @@ def split_target(target: str) -> tuple[str, str | None]:
 
 
 def name_of(targets: Iterable[str]) -> str:
-    """Return the default name of a server of ``targets``: their files, or modules."""
     places = [split_target(target)[0] for target in targets if not is_server(target)]
     return "+".join(Path(each).stem if _is_file(each) else each for each in places)
 
 
 def identity_of(targets: Iterable[str]) -> str:
-    """Return a text that identifies the targets on this machine."""
     places = [split_target(target)[0] for target in targets if not is_server(target)]
     return "\n".join(str(Path(each).resolve()) if _is_file(each) else each for each in places)
 
 
 def load(targets: Iterable[str]) -> Found:
-    """Load the targets and return their tools, plugins and servers.
-
-    Prints of the targets' code go to stderr, since stdout may carry the protocol.
-    """
+    """Load the targets; prints of their code go to stderr, as stdout may carry the protocol."""
     found = Found()
     for target in targets:
         if is_server(target):
@@ -228,10 +209,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _name_in_package(path: Path) -> str | None:
-    """Return the name of the module ``path`` in its package; ``None`` if it is in no package.
-
-    In a package, a module may import its neighbours by dots.
-    """
+    """Return the name of ``path`` in its package, where it imports neighbours by dots."""
     folder, name = path.parent, path.stem
     while (folder / "__init__.py").is_file():
         folder, name = folder.parent, f"{folder.name}.{name}"

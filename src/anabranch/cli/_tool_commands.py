@@ -1,8 +1,4 @@
-"""The commands that try tools: ``demo``, ``dev``, ``list``, ``inspect``, ``call`` and ``check``.
-
-The work of the commands is in ``_demo_game.py``, ``_reloading.py``, ``_tool_summaries.py``,
-``_calling.py`` and ``_checking.py``.
-"""
+"""The commands that try tools: ``demo``, ``dev``, ``list``, ``inspect``, ``call`` and ``check``."""
 
 from __future__ import annotations
 
@@ -109,7 +105,6 @@ class SampleRules:
     ] = ()
 
     def policy(self) -> AnsweringPolicy:
-        """Return the policy that the rules describe."""
         from anabranch._asking import AnsweringPolicy
 
         try:

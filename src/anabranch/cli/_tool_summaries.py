@@ -1,8 +1,4 @@
-"""The summary of a tool, without a call: parameters, questions, requirements, limits.
-
-A command loads a target that is code, and calls none of its tools. A running server lists its tools
-without their questions.
-"""
+"""The summary of a tool, without a call: parameters, questions, requirements, limits."""
 
 from __future__ import annotations
 
@@ -51,10 +47,7 @@ MOST_VARIANTS = 20
 
 
 def schema_words(schema: object, definitions: Schema, *, depth: int = 0) -> str:
-    """Return the values that ``schema`` accepts, in words; ``definitions`` are its ``$defs``.
-
-    A server may send any schema. The words for an unknown form are "any value".
-    """
+    """Return the values that ``schema`` accepts in words; "any value" for an unknown form."""
     if not isinstance(schema, Mapping) or depth > _DEPTH:
         return "any value"
     known = cast("Schema", schema)
@@ -98,11 +91,7 @@ WIDEST = 48
 
 @dataclass(frozen=True, slots=True)
 class ToolSummary:
-    """One tool of a target.
-
-    ``questions`` has a JSON Schema for each key, and is ``None`` if the target declares none. A client
-    needs the capabilities ``requires`` to start the tool, whose ``annotations`` hint at its effects.
-    """
+    """One tool of a target; ``questions`` is ``None`` if the target declares none."""
 
     name: str
     description: str
@@ -113,7 +102,6 @@ class ToolSummary:
     annotations: Mapping[str, bool] = field(default_factory=dict[str, bool])
 
     def to_json(self) -> dict[str, object]:
-        """Return the summary as a JSON object; a fact that the target leaves out is ``null``."""
         return asdict(self)
 
     @property
@@ -122,7 +110,6 @@ class ToolSummary:
 
     @property
     def usage(self) -> str:
-        """The arguments as a user types them; optional arguments are in brackets."""
         required = self.parameters.get("required", ())
         fields = self.parameters.get("properties", {})
         return " ".join(
@@ -164,7 +151,6 @@ class ToolSummary:
 
 
 def _default(schema: object) -> str:
-    """Return the default of a parameter as a user types it; ``…`` if it is long or missing."""
     if not isinstance(schema, Mapping) or cast("Schema", schema).get("default") is None:
         return "…"
     default: object = cast("Schema", schema)["default"]

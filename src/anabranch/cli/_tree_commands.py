@@ -1,7 +1,4 @@
-"""``anabranch tree``: the commands that show, label, export and prune stored conversations.
-
-``anabranch.tree`` makes the printed forms of a thread.
-"""
+"""``anabranch tree``: the commands that show, label, export and prune stored conversations."""
 
 from __future__ import annotations
 
@@ -227,7 +224,6 @@ async def _thread_id(trees: TreeStore, name: str) -> str:
 
 
 def _losses(tree: Tree, first: str | None) -> str:
-    """Return a sentence on all that a deletion from ``first`` (or of the thread) removes."""
     gone: set[str] = set()
     for node in tree.nodes:  # parents come before children
         if first is None or node.id == first or node.parent_id in gone:
@@ -259,7 +255,6 @@ def _found(tree: Tree, node: str) -> str:
 
 
 def _opening(tree: Tree, name: str) -> str:
-    """Return the id of the node that ``name`` stands for; for a branch, of its first node."""
     opening = name_branches(tree.nodes).first.get(name) if name else None
     return opening or _found(tree, name)
 

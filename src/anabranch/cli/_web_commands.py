@@ -1,8 +1,4 @@
-"""``anabranch web`` and ``anabranch worker``: the chat as a page, and the processes that run its turns.
-
-Without targets, the page offers the pick-a-card tool. Without a model, a scripted one plays the
-tool: so the first look needs neither a key nor a network.
-"""
+"""``anabranch web`` and ``anabranch worker``: the chat as a page, and the workers of its turns."""
 
 from __future__ import annotations
 
@@ -166,7 +162,6 @@ def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
 
 
 def _report_start(address: str, token: str | None, made: str | None) -> None:
-    """Print the address of the chat, without a token that the user has set."""
     from anabranch._terminal import Console
 
     console = Console()

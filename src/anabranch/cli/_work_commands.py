@@ -1,7 +1,4 @@
-"""``anabranch work``: lists, retries and stops unfinished runs of chats, and calls with undos left.
-
-The runs and the calls are in the store that the command names.
-"""
+"""``anabranch work``: lists, retries and stops unfinished runs, and calls with undos left."""
 
 from __future__ import annotations
 
@@ -128,7 +125,6 @@ def cancel_command(
 
 
 async def _whole(stores: Stores, name: str) -> str:
-    """Return the full id of the conversation or call that ``name`` stands for, else ``name``."""
     if await stores.events.turn(name) is not None:
         return name
     if (thread := await find_thread(stores.trees, name)) is not None:

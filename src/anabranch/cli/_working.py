@@ -60,8 +60,6 @@ def _until_signal() -> Generator[asyncio.Event]:
 
 
 def _end_within(seconds: float) -> None:
-    """End the process after ``seconds``, even if a thread, which cannot be cancelled, still runs."""
-
     def cut_off() -> None:
         Console().say(
             f"Not everything has ended within {seconds:g} s; another worker continues the rest."

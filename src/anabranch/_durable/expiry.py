@@ -23,7 +23,7 @@ from anabranch._durable.rehearsal import fits
 from anabranch._durable.service import CallService
 from anabranch._durable.states import latest_journal
 from anabranch._durable.store import CallRecord
-from anabranch._engine import Notice
+from anabranch._engine import discard
 from anabranch._telemetry import call_in_logs, report_open_calls
 from anabranch.errors import AnabranchError, CallExpiredError, StoreError
 from anabranch.tool import Runtime, Tool, open_call
@@ -153,7 +153,10 @@ class Reaper:
         """Undo the effects of a call, under ``lease``; return whether it has ended."""
         clock, policy = self._calls.runtime.clock, self._policy
         if await self._compensate(record, self._tools[record.tool], lease):
-            return await lease.move(_end_of(record), deadline=clock.now() + policy.retain)
+            end = CallEvent.STOP if record.is_stopped else CallEvent.EXPIRE
+            if record.failure is not None:
+                end = CallEvent.RAISE
+            return await lease.move(end, deadline=clock.now() + policy.retain)
         await lease.move(CallEvent.RETRY, deadline=clock.now() + policy.retry_undo_after)
         return False
 
@@ -181,7 +184,7 @@ class Reaper:
             journal,
             host=host,
             runtime=runtime,
-            sink=_discard,
+            sink=discard,
             recorder=StoreRecorder(store, journal, lease),
         )
         try:
@@ -195,15 +198,3 @@ class Reaper:
 
 async def _ended(tasks: Collection[asyncio.Task[bool]]) -> None:
     await asyncio.wait(tasks)
-
-
-def _end_of(record: CallRecord) -> CallEvent:
-    """Return the event that ends a call after its compensations, by the reason for its end."""
-    if record.failure is not None:
-        return CallEvent.RAISE
-    return CallEvent.STOP if record.is_stopped else CallEvent.EXPIRE
-
-
-async def _discard(notice: Notice) -> None:
-    await asyncio.sleep(0)
-    logger.debug("a notice of a call that is undone: %s", notice)

@@ -9,23 +9,6 @@ recorder are arguments. The words of this package:
     entry       the recorded outcome of one step, question, branch, race or reading of the clock
     drift       the difference between a replay and the record: the code or its input has changed
     fold        to replace all entries inside a finished branch by one entry
-
-A :class:`Call` holds these parts. Each part can be read and tested without the others:
-
-    journal         the record of a call as data; ``journal_text`` writes it between rounds
-    cursor          names steps, reads and writes entries, finds drift
-    wordings        asks a question again if a deployment has changed its words
-    branch          limits, budgets and deadlines; ``folding`` runs branches and folds them
-    scheduler       runs the strands (``strands``) and ends the round (``quiescence``, ``needed``,
-                    ``waits``); ``canary`` checks that this Python shows its waits
-    effects         runs a step once (``functions``) and has it written first (``recorder``)
-    compensations   runs the undos of a call that fails (``ending``)
-    markers         decides which way a call takes at a change of its code
-    operations      asks (``open_asks``), sleeps, races, notifies and reads the clock
-    call            holds all parts and runs one round, or the whole body
-
-``scope`` names the steps of one place in the program. ``codec`` turns values into entries and back,
-and ``pinning`` gives each argument list its fingerprint.
 """
 
 from anabranch._engine.branch import Branch

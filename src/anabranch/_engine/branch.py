@@ -1,8 +1,7 @@
 """Branches of a call: their limits, token budgets and deadlines.
 
-A branch is a timeline inside a call. The limits of a branch may only narrow the limits of the
-branches around it. The account of a branch counts tokens against every enclosing budget.
-``folding.py`` runs a branch. ``_context.py`` keeps the messages that an author sees in it.
+A branch's limits may only narrow the limits around it, and its account counts tokens against every
+enclosing budget.
 """
 
 from __future__ import annotations
@@ -40,10 +39,7 @@ class Budgets:
         return branch
 
     def reserve(self, step_id: str, branch: Branch, prompt: int, reply: int) -> int:
-        """Reserve tokens for a request; return the number for its reply, at most ``reply``.
-
-        Raises ``BranchTokenError`` if a budget does not hold the prompt.
-        """
+        """Reserve tokens for a request; return the number for its reply, at most ``reply``."""
         journal = self._journal
         if step_id in journal.reserved:  # in an earlier round, for this same request
             return journal.reserved[step_id][1]
@@ -61,8 +57,7 @@ class Budgets:
     def settle(self, step_id: str, entry: Entry, branch: Branch, tokens: int) -> None:
         """Charge the tokens of ``entry`` to ``branch`` and every ancestor, once.
 
-        If a budget is exceeded, the tokens stay charged, and the ``BranchTokenError`` that is
-        raised becomes the entry's outcome, so that every replay ends the same way.
+        If a budget is exceeded, the ``BranchTokenError`` becomes the entry's outcome.
         """
         # Every round would charge the answer again: test_a_question_is_charged_once_over_all_rounds.
         if entry.tokens is not None:
@@ -103,8 +98,7 @@ T = TypeVar("T")
 class Deadline:
     """The time until which the body of the branch at ``path`` may run, ``timeout`` seconds in all.
 
-    ``is_replaying`` returns whether an entry below a path has not been replayed yet. ``expired`` is
-    set when the deadline passes while the body runs.
+    ``is_replaying`` returns whether an entry below a path has not been replayed yet.
     """
 
     def __init__(
@@ -120,11 +114,7 @@ class Deadline:
         self._task: asyncio.Task[Any] | None = None
 
     async def run(self, body: Awaitable[T], when: float) -> T:
-        """Await ``body`` and return its value if it ends before ``when``.
-
-        If the body ends later, raise ``BranchTimeoutError``. An error of the body becomes its
-        cause.
-        """
+        """Return the value of ``body``; if it ends after ``when``, raise ``BranchTimeoutError``."""
         self._task = asyncio.current_task()
         try:
             async with self._timeout:
@@ -164,10 +154,8 @@ class Deadline:
     async def stop(self) -> NoReturn:
         """End the branch's body and the running strand (a task of the call): the time is over.
 
-        Raises:
-            asyncio.CancelledError: if the strand runs the body, or ends together with it.
-            BranchTimeoutError: if the strand outlives the body (nothing awaits it), or if the body
-                has swallowed its cancellation.
+        A strand that outlives the body, or a body that has swallowed its cancellation, gets a
+        ``BranchTimeoutError`` in place of the cancellation.
         """
         swallowed = self._timeout.expired() and asyncio.current_task() is self._task
         self._fire()
@@ -180,10 +168,8 @@ class Branch:
     """One branch of a running call.
 
     Attributes:
-        path: name of the branch within the call.
         tool_depth: depth of the enclosing tool, from which its code counts ``max_depth``.
         limits: the tightest of all enclosing limits; ``timeout`` is the branch's own.
-        account: tokens spent here and in sub-branches, within the branch's own budget.
         ids: ids of the entries inside: steps, and sub-branches that were folded into one entry.
         noticed: scope paths inside from which notices were sent.
     """
@@ -221,7 +207,6 @@ class Branch:
         return self.deadline is not None and self.deadline.expired
 
     def check_depth(self) -> None:
-        """Raise ``BranchDepthError`` if the limits do not allow this branch."""
         allowed = self.limits.max_depth
         if allowed is not None and self.depth > allowed:
             raise BranchDepthError(self.depth, allowed)

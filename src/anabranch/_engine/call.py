@@ -1,8 +1,7 @@
 """A call: runs a body over a journal until the body has ended or waits for answers.
 
-A :class:`Call` holds the parts of the engine, starts the body and ends its rounds. A *round* is one
-run of the body, from the top until it ends or waits. ``ending.py`` ends the call. An edge (a server,
-a chat, a test) drives a call in one of two ways:
+A *round* is one run of the body, from the top until it ends or waits. An edge (a server, a chat, a
+test) drives a call in one of two ways:
 
     outcome = await call.round()        a cold edge: one round; the next continues from the journal
     async for ask in call.asks(): ...   a hot edge: the body stays alive while answers come in
@@ -48,18 +47,10 @@ class Call(Generic[T]):
         cold run               the undos of this round; earlier rounds may be continued elsewhere
         cold run, recorded     none, since this round may be tried again; running steps finish first
 
-    Args:
-        body: called once with the root branch.
-        journal: record of the earlier rounds; the run extends it in place.
-        name: path of the root branch, the tool's name.
-        limits: limits of the whole call; a timeout counts from ``journal.started``.
-        clock: source of the time; the system's by default.
-        sink: receives log lines and progress, each once over all rounds.
-        recorder: writes each entry before the body sees it.
-        step_threads: maximum synchronous steps that run at the same time.
-        on_fault: called immediately with an error that ends the call whatever its body does.
-        patience: seconds that work outside of steps may hold back an open ask in a cold run.
-        observe: surrounds each step, undo, ask and branch that runs.
+    The ``name`` is the path of the root branch, and a timeout of ``limits`` counts from
+    ``journal.started``. ``on_fault`` is called immediately with an error that ends the call
+    whatever its body does. ``patience`` is the seconds that work outside of steps may hold back an
+    open ask in a cold run.
     """
 
     def __init__(  # noqa: PLR0913 - the surroundings of a run, by keyword
@@ -142,15 +133,9 @@ class Call(Generic[T]):
     async def round(self) -> Finished[T] | Waiting:
         """Run until the body has ended, or until its result waits for an answer.
 
-        Returns:
-            ``Finished``, or ``Waiting`` with every open question; then ``journal`` holds all that
-            the next round needs, and this object is spent. Without a question, the call sleeps.
-
-        Raises:
-            Exception: if the body raises; its undos have run. If the recorder raises, no undo runs.
-            NonDeterminismError: if the replay takes another way than the recorded run.
-            SuspensionError: if the body continues after the round's end has cancelled it.
-            NoProgressError: if several rounds in a row were cut off and brought nothing new.
+        After ``Waiting``, ``journal`` holds all that the next round needs, and this object is
+        spent; without a question, the call sleeps. If the body raises, its undos have run; if the
+        recorder raises, no undo runs.
         """
         scheduler = self.scheduler
         self._late = take_late(self.journal, self._clock.now())
@@ -177,10 +162,7 @@ class Call(Generic[T]):
         return Waiting(self._ended.asks)
 
     async def replay(self) -> Finished[T] | Stopped:
-        """Run the body over the record: no effect, question, notice or undo happens.
-
-        Raises the errors of :meth:`round`.
-        """
+        """Run the body over the record: no effect, question, notice or undo happens."""
         task, scheduler = self._begin_replay(), self.scheduler
         await scheduler.changed.wait()
         ended = self._ended
@@ -198,10 +180,8 @@ class Call(Generic[T]):
     async def unwind(self, error: BaseException) -> NoReturn:
         """End the call with ``error``: start no new operation, and run every undo in the journal.
 
-        The body runs over the record, which binds the undos to their steps. A new operation of the
-        body waits until the body is cancelled. A body may also wait for a device or another task
-        there. Nothing would end that wait, so this method does not wait for the body's end. At
-        last, raise ``error``, with a note for each failed undo.
+        The body runs over the record, which binds the undos to their steps. Nothing would end a
+        wait of the body for a device, so this method does not wait for the body's end.
         """
         self._begin_replay()
         while not self.scheduler.changed.is_set():
@@ -220,11 +200,7 @@ class Call(Generic[T]):
         return self._start(cold=True)
 
     async def asks(self) -> AsyncIterator[Ask]:
-        """Yield each ask when the body makes it, until the body ends.
-
-        Answer with :meth:`answer`, in any order, while iterating. Afterwards :meth:`result` returns
-        the outcome.
-        """
+        """Yield each ask when the body makes it, until the body ends; :meth:`answer` each."""
         task = self._start(cold=False)
         changed = self.scheduler.changed
         while True:

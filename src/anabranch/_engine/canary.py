@@ -1,10 +1,7 @@
 """The canary: checks, before the first call runs, that the engine reads this runtime's waits correctly.
 
-A round (one run of a body) ends when every task waits for answers. The engine reads that from private
-state of asyncio. :func:`check_support` runs the waits of ``known_waits.py`` on the running loop and
-classifies them as ``quiescence.py`` does. The function refuses the runtime if a wait is misread,
-because a round would end too early or never. The check takes a few milliseconds, once per process
-and kind of event loop, and leaves no task, thread or socket behind.
+:func:`check_support` runs the waits of ``known_waits.py`` once per process and kind of event loop,
+and refuses the runtime if a wait is misread: a round would end too early or never.
 """
 
 from __future__ import annotations
@@ -39,10 +36,7 @@ _checking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyD
 
 
 async def check_support() -> None:
-    """Raise ``UnsupportedRuntimeError`` if the tasks of this runtime do not show what they wait for.
-
-    A caller that is cancelled meanwhile leaves nothing behind; the next caller checks again.
-    """
+    """Raise ``UnsupportedRuntimeError`` if the tasks of this runtime do not show what they wait for."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

@@ -1,8 +1,7 @@
 """Codecs: turn the values of functions into the JSON of journal entries, and back.
 
-A codec can record a value that is plain JSON, or that round-trips through its function's return
-annotation (pydantic). Every value takes the round trip, even in the run that made it. So a tool
-sees the same value in its first run and in each replay. Bytes are base64 in JSON, even in models.
+Every value takes the round trip, even in the run that made it. So a tool sees the same value in its
+first run and in each replay. Bytes are base64 in JSON, even in models.
 """
 
 from __future__ import annotations
@@ -32,12 +31,11 @@ _TOO_LONG = 10**sys.int_info.default_max_str_digits
 
 
 class Codec:
-    """Writes and reads the values of one function.
+    """Writes and reads the values of one function, by the ``adapter`` of its return annotation.
 
-    Args:
-        adapter: pydantic view of the return annotation; without one, values must be plain JSON.
-        exact: the annotation, if values of exactly that type are plain JSON.
-        refused: name of an annotation whose values no JSON can hold; empty for all others.
+    Without an adapter, values must be plain JSON. ``exact`` is the annotation if values of exactly
+    that type are plain JSON, and ``refused`` the name of an annotation whose values no JSON can
+    hold.
     """
 
     __slots__ = ("_exact", "_name", "_reader", "_refused", "_writer")
@@ -59,11 +57,7 @@ class Codec:
             raise SerializationError(step_id, self._refused, "the return annotation says so")
 
     def record(self, step_id: str, value: object) -> JsonValue:
-        """Return the JSON of ``value``, which reads back as an equal value.
-
-        Raises ``SerializationError`` if it does not, for instance for a subclass of the annotated
-        class.
-        """
+        """Return the JSON of ``value``, which reads back as an equal value."""
         written = self.encode(step_id, value)
         if self._reader is not None and type(value) is not self._exact:
             try:
@@ -140,8 +134,7 @@ def _parts(value: object) -> dict[Any, object]:
 def _halves(adapter: TypeAdapter[Any]) -> tuple[SchemaSerializer, SchemaValidator]:
     """Return the serializer and the validator of an annotation.
 
-    Models write bytes as text by default, which fails for most bytes. The methods of an adapter
-    would check each of their options again for every value.
+    An adapter's methods would check each of their options again for every value.
     """
     binary = _replaced(adapter.core_schema, _base64_in)
     binary = _replaced(binary, _iterable_as_list)
@@ -210,10 +203,7 @@ _STEADY = frozenset({list, dict, set, frozenset, tuple, str, bytes, int, float, 
 
 
 def drawn_codec(adapter: TypeAdapter[Any]) -> Codec | None:
-    """Return the codec of a type whose defaults may differ from round to round, or else ``None``.
-
-    Such a default comes from a function, for example ``uuid4`` as a ``default_factory``.
-    """
+    """Return the codec of a type with a default such as ``uuid4()``, which differs in each round."""
     return Codec(adapter) if _draws(adapter.core_schema) else None
 
 
@@ -236,11 +226,7 @@ PLAIN = Codec(None)
 
 
 def plain(step_id: str, value: object) -> JsonValue:
-    """Return a copy of ``value`` made of JSON's own types; tuples become lists.
-
-    Raises ``SerializationError`` for another type, a key that is no text, a number that is not
-    finite, or a nesting too deep to be written.
-    """
+    """Return a copy of ``value`` made of JSON's own types; tuples become lists."""
     try:
         return _plain(step_id, value)
     except RecursionError:

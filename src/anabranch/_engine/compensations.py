@@ -77,10 +77,9 @@ class Compensations:
     async def run(self, *, this_round_only: bool = False) -> list[BaseException]:
         """Run the undos in reverse order and return the errors of those that fail.
 
-        An undo that fails is tried again, a little later each time. An undo that still fails stays
-        in ``journal.compensations``, and the others run. If the recorder raises, the rest stays
-        there. With ``this_round_only``, the undos of earlier rounds do not run: the outcome of this
-        round never left the server, so that the round may be tried again.
+        An undo that still fails after its retries stays in ``journal.compensations``, as does the
+        rest if the recorder raises. With ``this_round_only``, the undos of earlier rounds do not
+        run: the outcome of this round never left the server, so that the round may be tried again.
         """
         self._begun_with = self._known_before if this_round_only else 0
         return await self._run_down_to(self._begun_with)
@@ -91,10 +90,7 @@ class Compensations:
             await self._run_down_to(self._begun_with)
 
     async def undo_now(self, step_id: str, effect: Effect, value: object) -> None:
-        """Undo an effect whose ``value`` cannot be recorded.
-
-        No journal can hold this undo, so a failure of the undo is logged.
-        """
+        """Undo an effect whose ``value`` no journal can hold; a failure of the undo is logged."""
         if effect.undo is None:
             return
         try:
@@ -182,8 +178,7 @@ async def _run_guarded(undo: Callable[..., Any], value: object) -> None:
 def require_references(step_id: str, effect: Effect) -> None:
     """Refuse an undo that a replay could not find by name.
 
-    A replay does not run the steps of a race's loser, so nothing binds their undos there. The
-    annotation of the step's function says how to read the value for the undo.
+    A replay does not run the steps of a race's loser, so nothing binds their undos there.
     """
     for what, function in (("undo", effect.undo), ("step", effect.function)):
         if function is not None and reference_to(function) is None:

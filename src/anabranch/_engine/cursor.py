@@ -1,8 +1,7 @@
 """The replay cursor: names steps, reads and writes journal entries, and finds drift.
 
-Drift is a difference between a replay and the record: the code, or its input, has changed. While a
-call runs, only its cursor reads and writes the journal's entries and open questions. The cursor
-runs and cancels nothing: the cursor sets ``fault``, and the call acts on that.
+While a call runs, only its cursor reads and writes the journal's entries and open questions. The
+cursor runs and cancels nothing: the cursor sets ``fault``, and the call acts on that.
 """
 
 from __future__ import annotations
@@ -23,11 +22,9 @@ _FIRST = re.compile(r"[.#]\d+$")
 class Reached:
     """The journal's entries that one run has passed, and the entries still ahead of the run.
 
-    Attributes:
-        ids: ids and paths that the run has come to.
-        cancelled: paths of tasks and branches that the program itself has cancelled.
-        unentered: paths of branches that were made and not (yet) entered.
-        on_passed: called, if set, when the run comes to another id or path.
+    ``ids`` has the ids and paths that the run has come to, ``cancelled`` the paths that the program
+    itself has cancelled, and ``unentered`` the paths of branches that were made and not (yet)
+    entered.
     """
 
     def __init__(self, entries: Mapping[str, Entry], name: str) -> None:
@@ -75,8 +72,7 @@ class Reached:
     def comes_later(self, path: str, pending: Iterable[str]) -> bool:
         """Whether an entry, or an id of ``pending``, comes later in the scope at ``path``.
 
-        Ids that another task may come to do not count: ids inside of tasks, branches and questions
-        that were made before, and authors' keys.
+        Ids that another task may come to do not count.
         """
         inside = f"{path}/"
         for known in self.missing(pending):
@@ -105,10 +101,7 @@ class Reached:
 class ReplayCursor:
     """The position of one run in ``journal``, which the cursor extends in place.
 
-    Attributes:
-        reached: ids that the run has come to, and those that it need not come to.
-        budgets: tokens that are spent and reserved; admits requests.
-        fault: error that ends the call whatever its body does.
+    ``fault`` is the error that ends the call whatever its body does.
     """
 
     def __init__(
@@ -139,10 +132,7 @@ class ReplayCursor:
     # -- ids ---------------------------------------------------------------------------------
 
     def new_id(self, scope: Scope, name: str, key: str | None = None) -> str:
-        """Return the id of the next step in ``scope``, from ``key``, or from ``name`` and a number.
-
-        Raises ``ValueError`` if the key has been used in this branch before.
-        """
+        """Return the id of the next step in ``scope``, from ``key``, or from ``name`` and a number."""
         if key is not None:
             branch = scope.branch
             step_id = key if branch.parent is None else f"{branch.path}/{key}"
@@ -180,8 +170,7 @@ class ReplayCursor:
         """Return the entry at ``step_id`` in ``branch``; ``None`` if there is none.
 
         An open question that reads differently is withdrawn, so that the body asks again. An answer
-        to other words is returned as ``REFUSED``. Another kind or fingerprint ends the call with
-        ``NonDeterminismError``, even if the body catches it.
+        to other words is returned as ``REFUSED``.
         """
         if self.fault is not None:
             raise self.fault
@@ -202,7 +191,6 @@ class ReplayCursor:
         return entry
 
     def record(self, step_id: str, entry: Entry, branch: Branch) -> None:
-        """Write ``entry``, which becomes part of every replay."""
         self._entries[step_id] = entry
         branch.ids.append(step_id)
         self._note(step_id, entry)
@@ -214,7 +202,6 @@ class ReplayCursor:
             self._note(step_id, entry)
 
     def recorded(self, step_id: str) -> Entry | None:
-        """Return the entry at ``step_id``; another run may have recorded it first."""
         return self._entries.get(step_id)
 
     def replace(self, step_id: str, entry: Entry) -> None:

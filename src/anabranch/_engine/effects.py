@@ -1,8 +1,4 @@
-"""Effects: run a step's function once per call, and record its outcome before the body sees it.
-
-An effect asks the cursor whether it has happened before, and the scheduler whether a new operation
-may start now.
-"""
+"""Effects: run a step's function once per call, and record its outcome before the body sees it."""
 
 from __future__ import annotations
 
@@ -64,13 +60,9 @@ class Effects:
     ) -> Any:  # noqa: ANN401 - the type is the effect's
         """Run an :class:`Effect` once per call and return its value, now and in every replay.
 
-        ``asked`` is the fingerprint of the function and its arguments (:func:`pin`). The parts of
-        the effect are separate arguments, because most steps are replayed and need no ``Effect``.
-
-        Raises:
-            StepFailed: if the function raises. An ``AnabranchError`` keeps its type.
-            SerializationError: if its value cannot be recorded; the call fails. The function has not
-                run if its annotation already shows that; otherwise its undo has run.
+        The parts of the effect are separate arguments, because most steps are replayed and need no
+        ``Effect``. If the value cannot be recorded, the call fails: before the function runs if its
+        annotation shows that, otherwise after its undo.
         """
         if (fault := self._cursor.fault) is not None:
             await self._scheduler.raise_fault(step_id, fault)
@@ -142,10 +134,6 @@ class Effects:
 
         Entries are written before the effect, because a second attempt under the same idempotency
         key must depend on the same values.
-
-        Raises:
-            asyncio.CancelledError: if the entries cannot be written, which ends the run; or if the
-                round has ended meanwhile.
         """
         await self._scheduler.may_begin()
         self._scheduler.begin_effect(strand)

@@ -169,10 +169,7 @@ class Ending:
         return await self._compensate()
 
     async def _compensate(self, *, this_round_only: bool = False) -> list[BaseException]:
-        """Run the undos; after a refused replay, only those of this run's own effects.
-
-        The journal of a refused replay does not fit the tool, so its steps may be another tool's.
-        """
+        """Run the undos; after a refused replay, only those of this run's own effects."""
         if not isinstance(self._cursor.fault, NonDeterminismError):
             return await self._compensations.run(this_round_only=this_round_only)
         # The undos of the journal may be another tool's:

@@ -1,9 +1,7 @@
 """Runs sub-branches in the current strand, and folds each into one entry when it has ended.
 
-A strand is a task of the call. Folding replaces all entries inside a branch by one, which holds the
-branch's value. So a journal grows with open branches, and not with finished ones. A branch folds if
-the value in its record reads back as an equal value. Otherwise, or if an undo would be lost, the
-inner entries stay.
+A journal grows with open branches, and not with finished ones. A branch folds if the value in its
+record reads back as an equal value, and no undo would be lost.
 """
 
 from __future__ import annotations
@@ -60,16 +58,9 @@ class Branches:
     ) -> T:
         """Run ``body`` in a sub-branch at ``path``, or return the value of its folded entry.
 
-        ``asked`` is the fingerprint of the body's arguments (:func:`pin`).
-
         The branch that awaits this operation encloses the sub-branch, and its limits hold, even if
         another branch has made the operation. The ``max_depth`` of ``own`` counts from the
         enclosing tool, or from the sub-branch itself if it ``is_tool``.
-
-        Raises:
-            BranchDepthError: if the limits allow no branch of this depth.
-            BranchTimeoutError: if the deadline passes.
-            Exception: if the body raises.
         """
         cursor, scheduler = self._cursor, self._scheduler
         strand = scheduler.strand()

@@ -1,7 +1,6 @@
 """Runs a function of a tool's author on the loop or in a thread, and makes an entry of its outcome.
 
-An author's code may raise ``SystemExit`` and other exits that are no ``Exception``. Such exits
-become errors here, or else one call would end the server's event loop.
+Exits such as ``SystemExit`` become errors here, or else one call would end the server's event loop.
 """
 
 from __future__ import annotations
@@ -55,9 +54,7 @@ EXIT_AS_ERROR: _ExitAsError = _ExitAsError()
 class Guarded(Coroutine[Any, Any, Any]):
     """The coroutine of a task, which raises an error in place of an exit.
 
-    ``SystemExit`` and ``KeyboardInterrupt`` would end the loop. ``GeneratorExit`` would close the
-    coroutines that await the task. This object shows the attributes of the inner coroutine. An
-    ``async def`` wrapper would take more memory, and a task that is cancelled before it starts
+    An ``async def`` wrapper would take more memory, and a task that is cancelled before it starts
     would never close the inner coroutine.
     """
 
@@ -210,9 +207,8 @@ def _every_call() -> anyio.CapacityLimiter:
 async def run_function(function: Callable[..., object], *args: object) -> object:
     """Call ``function``: on the loop if it is ``async``, else in a thread.
 
-    Raises:
-        Interrupted: if the caller is cancelled while the thread runs. A thread cannot be interrupted,
-            so this function awaits its end first, and the error carries the outcome.
+    A thread cannot be interrupted. A cancelled caller awaits its end, and gets ``Interrupted`` with
+    the outcome.
     """
     if is_async(function):
         with EXIT_AS_ERROR:
@@ -239,15 +235,10 @@ Perform = Callable[[str, str, Effect, str], Awaitable[tuple[Entry, BaseException
 async def perform(
     step_id: str, asked: str, effect: Effect, key: str
 ) -> tuple[Entry, BaseException | None]:
-    """Run one effect under an idempotency ``key``.
+    """Run one effect under an idempotency ``key``; return the entry, and the exception with it, if any.
 
-    Returns:
-        The entry, and the exception that came with it, if any: an error of the function, or
-        :class:`Interrupted` if a thread has completed the effect. A cancelled ``async`` effect leaves
-        no entry.
-
-    Raises:
-        UnrecordedError: if the value cannot be recorded. The effect has happened nevertheless.
+    The exception is an error of the function, or :class:`Interrupted` if a thread has completed the
+    effect. A cancelled ``async`` effect leaves no entry.
     """
     codec = codec_of(effect.function)
     outer = current_idempotency_key.set(key)

@@ -1,8 +1,4 @@
-"""The journal of a call: a record from which any server can replay the call.
-
-A journal is data: entries, open questions, compensations (undos) and deadlines. ``cursor.py`` decides
-whether an entry fits a replay. ``journal_text.py`` has the text form.
-"""
+"""The journal of a call: a record from which any server can replay the call."""
 
 from __future__ import annotations
 
@@ -25,21 +21,16 @@ DEFAULTS = "defaults"
 """The kind of an entry that records a value with defaults that a function made."""
 
 AskKind = Literal["sample", "elicit", "url", "sleep", "call"]
-"""The kinds of asks, by the one that answers.
-
-A model answers ``sample``. The user answers ``elicit`` and ``url``. The clock ends ``sleep``
-(``open_asks.py``). An application runs its own tool for ``call``, which an agent asks for its model.
-"""
+"""The kinds of asks; the clock ends ``sleep``, and an application runs its own tool for ``call``."""
 
 
 @dataclass(slots=True)
 class Entry:
     """One recorded outcome.
 
-    ``error`` is the JSON of an error (``errors.error_to_json``), or ``None`` for a ``value``.
-    ``tokens`` is the cost of the entry; ``None`` until it is charged. ``public`` says whether the
-    client has seen the value. ``key`` is the idempotency key of a step that has just run; it is not
-    recorded.
+    ``error`` is the JSON of an error, or ``None`` for a ``value``. ``tokens`` is ``None`` until the
+    cost is charged. ``public`` says whether the client has seen the value. ``key`` is the
+    idempotency key of a step that has just run; it is not recorded.
     """
 
     kind: str
@@ -60,10 +51,7 @@ class Answer:
 
 
 class Ask(NamedTuple):
-    """A request that waits for an answer from outside, or a sleep that waits for the clock.
-
-    ``request`` is one of the request shapes of ``messages.py``; the engine only carries it.
-    """
+    """A request for an answer from outside, or a sleep; the engine only carries the ``request``."""
 
     step_id: str
     kind: AskKind
@@ -95,9 +83,8 @@ class Notice:
 class Compensation:
     """An undo that must run if the call fails, stored by name, because no replay runs a folded step.
 
-    ``undo`` and ``step`` are the functions' ``module:qualname``, if a module has them under it. The
-    step's annotation says how to read its value. Folding replaces the entries of a finished branch
-    by one. Afterwards ``folded`` is set, and the step's ``value`` is stored here.
+    ``undo`` and ``step`` are the functions' ``module:qualname``, if a module has them under it. If
+    ``folded``, the step's entry is gone, and its ``value`` is stored here.
     """
 
     step_id: str
@@ -121,10 +108,8 @@ class Journal:
     time and differently.
 
     Attributes:
-        call_id: name of the call.
         started: start of the call, seconds since the epoch.
         rounds: number of rounds that have ended with open questions.
-        entries: step id to outcome.
         pending: step id to (kind, fingerprint) of each open ask.
         latest: steps answered since the last round; not part of the text.
         held: sleeps that do not end in the next round; not part of the text.
@@ -134,7 +119,6 @@ class Journal:
         progressed: number of progress messages delivered in the whole call.
         deadlines: branch path to the time by which the branch must end; ``None`` if the branch ended
             in time but could not be folded.
-        compensations: undos, in the order of their steps.
         fork: name of this line; empty for the first.
         secret: seed of the call's randomness; no client has it.
         stalled: number of rounds in a row that were cut off and brought nothing new.
@@ -197,10 +181,7 @@ class Journal:
         return journal_text.size([*held, *(answer.value for answer in answers.values())])
 
     def answer(self, answers: Mapping[str, Answer]) -> None:
-        """Record answers to open questions; ignore all other items of ``answers``.
-
-        The body checks later, when it takes an answer, whether the answer fits its question.
-        """
+        """Record answers to open questions; ignore all other items of ``answers``."""
         for step_id, answer in self.to_open(answers).items():
             # Answers are progress, and reset the count of stalled rounds:
             # test_a_call_that_is_cut_off_again_and_again_without_progress_fails.
@@ -223,10 +204,7 @@ class Journal:
             self.entries.pop(step_id, None)
 
     def spent(self) -> dict[str, int]:
-        """Return the spent tokens by path; each entry counts for every path that encloses it.
-
-        The empty path encloses all.
-        """
+        """Return the spent tokens of all entries inside each path; the empty path encloses all."""
         ledger: dict[str, int] = {}
         for step_id, entry in self.entries.items():
             if entry.tokens:
@@ -265,9 +243,8 @@ class Journal:
     def loads(cls, text: str, limit: int = 0) -> Journal:
         """Read a journal from its text form, which the calling code has authenticated.
 
-        Raises:
-            ValueError: if ``text`` is no journal, has another version of the format, or inflates to
-                more than ``limit`` bytes (0: any number).
+        Raises ``ValueError`` if ``text`` is no journal of this format, or inflates to more than
+        ``limit`` bytes (0: any number).
         """
         fields, visible = journal_text.parse(text, FORMAT, limit)
         try:

@@ -1,8 +1,7 @@
 """The text form of a journal, which travels between rounds: JSON in two parts, one compressed.
 
-The public part holds the client's questions and answers, and is compressed. The private part holds the
-values of steps and of folded branches, and is not. Compressing both together would let a client answer
-with guesses, and learn the server's secrets from the length of the sealed state (the CRIME attack):
+Compressing the client's answers and the server's values together would let a client guess, and
+learn the server's secrets from the length of the sealed state (the CRIME attack):
 test_the_length_does_not_depend_on_whether_an_answer_repeats_a_secret.
 """
 
@@ -19,22 +18,14 @@ from anabranch._engine.pinning import LENGTH
 
 
 def render(private: list[Any], public: list[Any]) -> str:
-    """Return the text of both parts; empty values at the end of ``private`` are left out.
-
-    ``private`` begins with the version of the format.
-    """
+    """Return the text of both parts; empty values at the end of ``private`` are left out."""
     while not private[-1]:
         private.pop()
     return f"{_deflated(_to_json(public))} {_to_json(private).decode('ascii')}"
 
 
 def parse(text: str, version: int, limit: int = 0) -> tuple[list[Any], list[Any]]:
-    """Return the private part of ``text``, without the format's version, and the public part.
-
-    Raises:
-        ValueError: if ``text`` has another form or another version of the format, or inflates to
-            more than ``limit`` bytes (0: any number).
-    """
+    """Return the private part of ``text``, without the format's version, and the public part."""
     packed, _, private = text.partition(" ")
     try:
         found, *fields = _from_json(private)

@@ -1,8 +1,7 @@
 """Examples of waits, each with the strand state that the engine must read; the canary runs all.
 
-Each wait lasts until it is cancelled. Together the waits use every function and every name of
-``waits.py`` that this Python and this anyio need. The code here stands for an author's, so ``waits.py``
-does not count it as part of the engine.
+Each wait lasts until it is cancelled. The code here stands for an author's, so ``waits.py`` does
+not count it as part of the engine.
 """
 
 from __future__ import annotations
@@ -25,13 +24,7 @@ from anabranch._engine.waits import AnyFuture, AnyTask
 class Props:
     """The futures, locks and sockets of the waits; none of them ever completes.
 
-    Attributes:
-        asked: future of an open ask.
-        bare: future of unknown origin.
-        lock: held by another task.
-        receive: reads a silent socket.
-        stream: socket whose other end neither reads nor writes.
-        strands: tasks that count as strands, which are tasks of a call; a wait adds its own.
+    ``strands`` are tasks that count as strands, which are tasks of a call; a wait adds its own.
     """
 
     asked: AnyFuture
@@ -47,10 +40,7 @@ Wait: TypeAlias = Callable[[Props], Awaitable[object]]
 
 
 def begin(wait: Wait, props: Props) -> AnyTask:
-    """Start ``wait`` in a new task, without the loop's task factory.
-
-    The factory could run the task immediately, or make a strand of it.
-    """
+    """Start ``wait`` in a new task, which the loop's task factory could run immediately."""
 
     async def waiting() -> None:
         await wait(props)

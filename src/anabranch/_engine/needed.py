@@ -1,7 +1,6 @@
 """Surveys the strands that a call's result needs, and holds strands until no other is about to run.
 
-A strand is a task of the call. The result needs the first strand, and every strand that a needed one
-waits for. All others are in the background.
+The result needs the first strand, and every strand that a needed one waits for.
 """
 
 from __future__ import annotations
@@ -20,10 +19,7 @@ PASSES = 100
 
 
 class Barrier:
-    """A barrier at which strands (tasks of one call) wait until no strand is about to run.
-
-    The barrier does not wait for strands inside of an effect.
-    """
+    """A barrier at which strands wait until no strand outside of an effect is about to run."""
 
     def __init__(
         self, strands: Mapping[AnyTask, Strand], asked: Callable[[], Iterable[AnyFuture]]
@@ -94,10 +90,7 @@ class StrandSurvey:
         return waiter is None or waiter.done()
 
     def take(self, asked: AbstractSet[AnyFuture]) -> Seen:
-        """Survey the strands that the result waits for, then all others; return the deciding state.
-
-        ``asked`` are futures that nothing completes in this round.
-        """
+        """Survey the strands that the result waits for, then all others; return the deciding state."""
         survey = Survey(self._strands.keys(), asked)
         witness = self._witness
         # A witness that waits for another future may be blocked by now, and its feeder at work:

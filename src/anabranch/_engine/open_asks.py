@@ -1,8 +1,4 @@
-"""Open asks: the questions and sleeps of one run that wait for an answer, and the task of each.
-
-Clients answer questions, and the clock ends sleeps, which no client sees. The order is that of asking.
-``quiescence.py`` decides whether waiting ends a round, which is one run of the body.
-"""
+"""Open asks: the questions and sleeps of one run that wait for an answer, and the task of each."""
 
 from __future__ import annotations
 
@@ -100,10 +96,7 @@ def is_asleep(journal: Journal) -> bool:
 
 
 def wakes_at(journal: Journal) -> float | None:
-    """Return the time at which the first open sleep ends; ``None`` without a sleep.
-
-    An earlier deadline of an enclosing branch ends a sleep earlier.
-    """
+    """Return the time at which the first open sleep, or a deadline around it, ends; ``None`` without."""
     sleeps = _sleeps(journal)
     ends = [until for _, until in sleeps]
     for path, due in journal.deadlines.items():

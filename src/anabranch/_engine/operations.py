@@ -1,7 +1,6 @@
 """Operations of a running body: ask, sleep, race, notify, read the clock, draw random numbers.
 
-Every operation first looks for its entry in the record. Without an entry it runs, and records its
-outcome before the body sees it. ``effects.py`` runs steps, and ``folding.py`` runs branches.
+Every operation first looks for its entry, and records its outcome before the body sees it.
 """
 
 from __future__ import annotations
@@ -86,13 +85,11 @@ class Operations:
     ) -> Entry:
         """Return the answer's entry if it is recorded; otherwise ask, and wait for the answer.
 
-        ``make_request`` is called only if no answer is recorded. An ``AnabranchError`` that it
-        raises is recorded, because the reasons of a refusal (spent tokens, open asks) may differ in
-        a replay. ``responder`` answers on the server, as an effect; without one the question goes
-        out. Under a budget, ``responder`` starts when no strand (task of the call) is about to run.
-        By then, all requests made at the same time have been admitted or refused.
-
-        Raises ``StepFailed`` if the answer was an error.
+        An ``AnabranchError`` of ``make_request`` is recorded, because the reasons of a refusal
+        (spent tokens, open asks) may differ in a replay. ``responder`` answers on the server, as an
+        effect; without one the question goes out. Under a budget, ``responder`` starts when no
+        strand is about to run: by then, all requests made at the same time have been admitted or
+        refused.
         """
         cursor = self._cursor
         if cursor.fault is not None:
@@ -227,8 +224,7 @@ class Operations:
     def first(self, branch: Branch, place: str, codec: Codec, value: T) -> T:
         """Return the ``value`` of the first run at ``place``, an id or a path in ``branch``.
 
-        Functions such as ``uuid4`` make other defaults in each run. A value that ``codec`` cannot
-        record stays unchanged.
+        A value that ``codec`` cannot record stays unchanged.
         """
         step_id = f"{place}~{DEFAULTS}"
         entry = self._cursor.recall(step_id, DEFAULTS, "", branch)
@@ -257,10 +253,7 @@ class Operations:
         return uuid.UUID(bytes=blake2b(place.encode(), digest_size=16).digest(), version=4)
 
     def _seed(self, scope: Scope) -> str:
-        """Return the recorded seed of ``scope``, or record a seed made from the call's secret.
-
-        A store has no state of a call whose first round was interrupted, so the secret may change.
-        """
+        """Return the recorded seed of ``scope``, or record a seed made from the call's secret."""
         if scope.seed is None:
             step_id = self._cursor.new_id(scope, "seed")
             entry = self._cursor.recall(step_id, "seed", "", scope.branch)

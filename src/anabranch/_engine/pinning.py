@@ -1,9 +1,7 @@
 """Makes the fingerprint of a function's name and arguments, from the arguments' content.
 
-A replay that calls a step or a branch with other arguments must not receive the recorded value. A pin
-takes JSON arguments unchanged. Each other value gets one canonical form, which is equal for equal
-values in every process: the fields of a model, a sorted set, the text of a path, the digest of
-bytes. The pin of an object without content (a connection, a client, a function) is its type.
+A value that is no JSON gets one canonical form, which is equal for equal values in every process.
+The pin of an object without content (a connection, a client, a function) is its type.
 """
 
 from __future__ import annotations

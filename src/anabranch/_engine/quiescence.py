@@ -1,10 +1,7 @@
 """Quiescence: finds the end of a round, when the call's result waits for open asks.
 
-A round is one run of the body, and a strand is a task of the call. ``strands.py`` reads the state of a
-strand. ``needed.py`` finds the strands that the result needs; all others are in the background. This
-module only observes. The call cancels the strands and collects the asks.
-
-While an ask is open, the round ends
+This module only observes; the call cancels the strands and collects the asks. While an ask is open,
+the round ends
 
 - immediately, if every strand is blocked; but if the call only sleeps, and for no longer than
   ``PATIENCE``, the round waits for the end of the sleep;
@@ -14,9 +11,8 @@ While an ask is open, the round ends
   ask, and questions travel together;
 - ``PATIENCE`` seconds after the first ask, whatever is busy.
 
-No round cuts off a strand inside a step: the last two cases wait for the step, and no other step
-starts meanwhile. A round that ends too early costs another round, which repeats unrecorded work. A round
-that never ends would hang the call.
+The last two cases wait for a running step, and no other step starts meanwhile. A round that ends
+too early costs another round. A round that never ends would hang the call.
 """
 
 from __future__ import annotations
@@ -55,11 +51,10 @@ def checked_patience(patience: float | None) -> float | None:
 
 
 class Quiet(NamedTuple):
-    """The end of a round.
+    """The end of a round; ``certain`` if no strand could have continued.
 
-    Attributes:
-        certain: whether no strand could have continued.
-        cut_off: place in the source at which a needed strand was busy, if the round was cut off.
+    ``cut_off`` is the place in the source at which a needed strand was busy, if the round was cut
+    off.
     """
 
     certain: bool
@@ -85,8 +80,7 @@ class RoundOwner(Protocol):
 class Quiescence:
     """Watches the strands of one call during one round and calls its owner's ``on_quiet`` once.
 
-    Report every event to :meth:`stir`. The check runs at the loop's next pass, only while asks are
-    open. The first of ``strands`` returns the call's result.
+    Report every event to :meth:`stir`. The first of ``strands`` returns the call's result.
     """
 
     def __init__(

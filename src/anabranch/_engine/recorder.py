@@ -1,7 +1,4 @@
-"""Recorders: the port through which a store gets each entry before the body sees it.
-
-Without a recorder, the journal is the only record, and travels with the client.
-"""
+"""Recorders: the port through which a store gets each entry before the body sees it."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ class Recorder(Protocol):
         ...
 
     async def failing(self, error: dict[str, Any] | None) -> None:
-        """Write that the call has failed with ``error``; ``None`` stands for an error to mask.
-
-        From now on undos run, so that no later round may continue the body.
-        """
+        """Write that the call has failed, so that undos run; ``None`` stands for an error to mask."""
         ...
 
     async def undone(self, step_id: str) -> None:
@@ -72,9 +66,8 @@ class Records:
     async def write(self) -> None:
         """Write all new entries, even if the caller is cancelled meanwhile.
 
-        If another run has written an entry first, that entry replaces ours. An error of the
-        recorder reaches even a caller that is being cancelled: no effect may depend on an entry
-        that could not be written.
+        An error of the recorder reaches even a caller that is being cancelled: no effect may depend
+        on an entry that could not be written.
         """
         # An effect must wait for entries that another strand is writing:
         # test_an_effect_waits_for_the_record_of_another_strand.

@@ -1,8 +1,7 @@
 """The scheduler: runs the strands of one call, and cancels them when the round is over.
 
-A strand is a task of the call, and a round is one run of the body. A suspension raises no error in the
-author's code. An ask waits for a future, and the end of the round (``quiescence.py``) cancels all strands.
-The scheduler does not know the work of its strands, and knows the call as an :class:`Owner`.
+A suspension raises no error in the author's code: an ask waits for a future, and the end of the
+round (``quiescence.py``) cancels all strands.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ class Scheduler:
         closing: whether the run is over, so that no new operation may start.
         suspending: whether the run is over because all strands wait.
         failure: error that aborted the run: nothing can be written any more.
-        replaying: whether only recorded operations run; a new one waits for ever.
-        stalled: ids of the steps that wait for that reason.
+        replaying: whether only recorded operations run; a new one waits for ever, in ``stalled``.
     """
 
     def __init__(self, owner: Owner, call_id: str) -> None:
@@ -187,11 +185,7 @@ class Scheduler:
     # -- permission for operations -----------------------------------------------------------
 
     async def go_live(self, scope: Scope, step_id: str) -> Strand:
-        """Return the running strand if it may start a new operation; otherwise, end the strand.
-
-        Raises ``BranchTimeoutError`` or ``CancelledError`` if the deadline of an enclosing branch
-        has passed.
-        """
+        """Return the running strand if it may start a new operation; otherwise, end the strand."""
         strand = current_strand()
         if (fault := self.owner.fault) is not None:
             await self.raise_fault(step_id, fault)
@@ -297,10 +291,7 @@ class Scheduler:
                     await self.changed.wait()
 
     async def finish_effects(self) -> None:
-        """Wait until running effects have ended and are recorded; cancel all other strands.
-
-        A cancelled effect may be half complete, and the next attempt would run it again.
-        """
+        """Wait until running effects have ended and are recorded; cancel all other strands."""
         self._close()
         while self.strands:
             # A cancelled effect would be half complete, and run again:
@@ -318,10 +309,7 @@ class Scheduler:
             forget(task)
 
     def check_suspended(self, waiting: Collection[asyncio.Task[Any]]) -> None:
-        """Report each strand that has continued after its suspension.
-
-        A strand in ``waiting`` must have ended by its cancellation; any other may end in any way.
-        """
+        """Report each strand that still runs, or is in ``waiting`` and not cancelled."""
         for task in self._suspended:
             if not task.done():
                 found = f"task {task.get_name()!r} still runs {CANCEL_TIMEOUT:g} s later"

@@ -1,8 +1,6 @@
 """Scopes, which name each step of a call after its place in the program, and not after its time.
 
-A scope is a place in a call's program, with a branch, a path and counters. A scope counts its steps
-in the order in which its code makes them. A task that starts inside a scope gets a new scope, named
-after its coroutine and counted within the first. So two tasks that run concurrently never share a
+A task that starts inside a scope gets a new scope, so two tasks that run concurrently never share a
 counter:
 
     book_flight/elicit.1                 the tool's first unnamed question
@@ -21,17 +19,12 @@ from anabranch._engine.branch import Branch
 from anabranch.errors import ContextUseError
 
 Observe: TypeAlias = Callable[[str, str], AbstractContextManager[object]]
-"""Receives the kind and the id of each step, undo, ask and branch that runs and is not replayed.
-
-The returned context manager surrounds the operation, and sees the exception that ends it. A cancelled
-operation may run again in a later round.
-"""
+"""Returns a context manager around each step, undo, ask and branch (kind, id) that is not replayed."""
 
 _UNOBSERVED: AbstractContextManager[None] = nullcontext()
 
 
 def unobserved(kind: str, step_id: str) -> AbstractContextManager[object]:
-    """Return a context manager that observes nothing."""
     del kind, step_id
     return _UNOBSERVED
 
@@ -42,12 +35,9 @@ _NOTHING: Mapping[object, Any] = {}
 class Scope:
     """The place of one strand (a task of the call) in the call's program.
 
-    Attributes:
-        branch: branch whose limits hold here.
-        memory: values that the author's view of a branch stores per scope. A new strand starts with
-            its parent's, as with context variables, so a mapping is replaced and never changed.
-        unordered: whether the task was started from a set, so that ``path`` is an accident and no
-            step can be named here.
+    A new strand starts with its parent's ``memory``, as with context variables, so a mapping is
+    replaced and never changed. An ``unordered`` task was started from a set: its ``path`` is an
+    accident, and names no step.
     """
 
     __slots__ = (

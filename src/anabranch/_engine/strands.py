@@ -1,9 +1,7 @@
 """Strands: the tasks of a call, and the loop-wide task factory that registers every new one.
 
-A task that a strand starts is a strand of the same call, with a new scope. The factory guards tasks
-that a call starts, or that close a dropped generator, so that no exit in them ends the loop
-(``functions.py``). The factory leaves every other task alone. A strand knows its scheduler as a
-:class:`StrandOwner`.
+The factory guards tasks that a call starts, or that close a dropped generator, so that no exit in
+them ends the loop (``functions.py``). The factory leaves every other task alone.
 """
 
 from __future__ import annotations
@@ -104,9 +102,7 @@ _Coro: TypeAlias = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 class StrandOwner(Protocol):
     """The scheduler of one call's strands.
 
-    Attributes:
-        strands: strands that have not ended.
-        context: context of done callbacks; without it, asyncio would copy one for every task.
+    ``context`` is that of done callbacks; without it, asyncio would copy one for every task.
     """
 
     strands: dict[asyncio.Task[Any], Strand]
@@ -121,7 +117,6 @@ class Strand:
     """One task of a call.
 
     Attributes:
-        scope: current place in the program.
         path: path of the scope in which the strand started.
         effects: number of steps around the running code. Inside a step, the strand is busy whatever
             it waits for, and tasks started there are no strands.
@@ -145,11 +140,7 @@ strand_of_task: dict[object, Strand] = {}
 
 
 def current_strand() -> Strand:
-    """Return the strand that is running.
-
-    Raises ``ContextUseError`` in a thread, a loop callback or a foreign task, whose steps cannot be
-    named.
-    """
+    """Return the running strand; refuse a thread, a loop callback or a foreign task."""
     try:
         task = asyncio.current_task()
     except RuntimeError:
@@ -289,8 +280,7 @@ def _is_eager(factory: Callable[..., Any]) -> bool:
 def install_task_factory() -> None:
     """Wrap the running loop's task factory, once, in one that registers strands.
 
-    The new factory stays, since removing it would break a call that runs at the same time. A task
-    that no strand starts costs one dictionary look-up.
+    The new factory stays, since removing it would break a call that runs at the same time.
     """
     loop = asyncio.get_running_loop()
     factory = loop.get_task_factory()

@@ -1,8 +1,4 @@
-"""Reads the waits of suspended tasks from the private state of asyncio and from their frames.
-
-A round (one run of a body) ends when every strand (task of the call) waits for answers. These functions
-tell such waits from those for a device or another task. ``canary.py`` checks them on this runtime.
-"""
+"""Reads the waits of suspended tasks from the private state of asyncio and from their frames."""
 
 from __future__ import annotations
 
@@ -38,11 +34,7 @@ def shielded_by(future: AnyFuture) -> list[AnyFuture]:
 
 
 def relays(sources: Iterable[AnyFuture]) -> dict[AnyFuture, AnyFuture]:
-    """Return the futures that a done callback of another future may complete, each with that other.
-
-    The callback's closure, or its ``functools.partial``, holds the future. The search starts at
-    ``sources`` and follows the futures it finds.
-    """
+    """Return the futures that a done callback of another future may complete, each with that other."""
     found: dict[AnyFuture, AnyFuture] = {}
     known = set(sources)
     todo = deque(known)

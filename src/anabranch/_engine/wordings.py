@@ -1,8 +1,7 @@
 """Asks a question again if a deployment has changed its words; refuses answers to the old words.
 
-An open question may change, since there is no answer yet. The question of an answer that no body has
-read may change as well: the client answered the old words. All other entries depend on the code, and
-``cursor.py`` reports a change there as drift, a difference between a replay and the record.
+The question of an answer that no body has read may change as well: the client answered the old
+words. All other entries depend on the code, and a change there is drift.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ class Wordings:
         return self._journal.pending.get(step_id, (kind, asked)) != (kind, asked)
 
     def refuses(self, step_id: str, kind: str, entry: Entry) -> bool:
-        """Return whether ``entry`` answers other words than those of the current question.
-
-        Only a question can be asked again. An answer at the place of a step is drift.
-        """
+        """Return whether ``entry`` answers other words than those of the current question."""
         first = self._first.get(step_id, step_id)
         # A step has no words, so a question in its place is drift:
         # test_a_step_may_take_the_place_of_an_open_question_and_not_of_an_answer.

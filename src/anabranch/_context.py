@@ -1,8 +1,7 @@
 """The author's view of a branch: everything a tool's body may do.
 
-An operation gets its step id when the author *calls* the method, in the order of the program, and
-runs when the author awaits it. So an author may make operations first and await them together, in
-any order. Each task and each sub-branch has its own view of a conversation.
+An operation gets its step id when the author *calls* the method, and runs when the author awaits
+it. So an author may make operations first and await them together, in any order.
 """
 
 from __future__ import annotations

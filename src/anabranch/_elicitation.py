@@ -1,8 +1,6 @@
 """Typed questions to the user: their declaration, their forms, and the three possible results.
 
-An MCP form can show a flat object of strings, numbers, booleans, enums and multi-selects. A model
-is checked for this when the question is defined, not when it is asked. ``describe`` words
-validation errors.
+A model is checked for what an MCP form can show when the question is defined, not when it is asked.
 """
 
 from __future__ import annotations
@@ -98,11 +96,7 @@ def _takes_null(schema: Any) -> bool:  # noqa: ANN401 - a schema of pydantic's
 
 
 class _FormSchema(GenerateJsonSchema):
-    """The JSON Schema of MCP forms.
-
-    Such a schema has no null type, since an optional field is one that is not ``required``. The
-    schema has a title only if the author gave one.
-    """
+    """The JSON Schema of MCP forms, without a null type: an optional field is not ``required``."""
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - overrides
         return False
@@ -137,14 +131,10 @@ class _FormSchema(GenerateJsonSchema):
 
 
 def form_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of the form for ``model``.
+    """Return the JSON Schema of the form for ``model``, or raise as :class:`Elicitation`.
 
     The schema has only keys that MCP 2026-07-28 allows in
-    ``ElicitRequestFormParams.requestedSchema``. The description of a field says in words what other
-    keys of the model require.
-
-    Raises:
-        TypeError: if a form cannot show ``model``; see :class:`Elicitation`.
+    ``ElicitRequestFormParams.requestedSchema``.
     """
     try:
         return _form_schema(checked_model(model))
@@ -179,11 +169,7 @@ def _form_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def checked_model(model: object) -> type[BaseModel]:
-    """Return ``model``, the class of a question's answer.
-
-    Raises:
-        TypeError: if ``model`` is no pydantic model.
-    """
+    """Return ``model``, the class of an answer; raise ``TypeError`` if it is no pydantic model."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise TypeError(
             f"An elicitation needs a pydantic model class, got {model!r}. Write ctx.elicit(Model,"

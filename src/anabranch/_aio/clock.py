@@ -1,8 +1,4 @@
-"""Time and identity for calls: the ports ``Clock`` and ``Ids``, waits on a clock, and rare warnings.
-
-The engine reads no clock and draws no names itself. ``anabranch.testing`` has implementations that
-tests drive by hand.
-"""
+"""Time and identity for calls: the ports ``Clock`` and ``Ids``, waits on a clock, and rare warnings."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Runs operations concurrently until all, or the first, have ended; shields work from cancellation.
-
-The combinators are ordinary code on strands (the concurrent tasks of a call). Only the winner of a
-race is recorded, because time decides it and a replay has other times.
-
-An endless response, such as a stream of events, waits for the event that a stopping server sets. A
-server that only waits for its requests would have to cancel such a response.
-"""
+"""Runs operations concurrently until all, or the first, have ended; shields work from cancellation."""
 
 from __future__ import annotations
 
@@ -20,11 +13,10 @@ T = TypeVar("T")
 
 
 async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
-    """Run all operations concurrently; return their values in order.
+    """Run all operations concurrently; return their values in order, or raise the first error in order.
 
-    All of them end before this function does, even if one fails. Then the error of the first one
-    *in order* is raised. If the first error in time were raised, the error and the progress of the
-    others would depend on who answers fastest, which differs between edges.
+    All of them end before this function does. The first error in time would depend on who answers
+    fastest, which differs between edges.
     """
     start = asyncio.get_running_loop().create_task
     tasks = [
@@ -47,14 +39,9 @@ async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
 
 
 async def all_or_first_error(jobs: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Run all jobs concurrently; return their values in the order of the jobs.
+    """Run all jobs concurrently; return their values in order, or raise the first error in time.
 
-    All jobs have ended when this function returns or raises.
-
-    Raises:
-        Exception: if a job raises an error; the first error in time cancels the other jobs.
-        asyncio.CancelledError: if a job is cancelled from inside, for example because it awaits a
-            cancelled task; raised when the other jobs have ended.
+    All jobs have ended when this function returns or raises: an error cancels the others.
     """
 
     async def run(job: Callable[[], Awaitable[T]]) -> T:
@@ -149,8 +136,7 @@ async def wait_shielded(future: asyncio.Future[Any]) -> asyncio.CancelledError |
 async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` to completion, even if the caller is cancelled, and return its result.
 
-    A cancellation of the caller is raised when ``work`` has ended, with the error of ``work`` as
-    its cause.
+    The cancellation is raised when ``work`` has ended.
     """
     task = asyncio.ensure_future(work)
     interrupted = await wait_shielded(task)

@@ -1,9 +1,8 @@
 """An account of tokens, and of their cost where known, within budgets.
 
-Spending counts in an account and in every account around it. The admission of a request *reserves*
-the tokens that the request may take, so that concurrent requests do not spend the same tokens. The
-reply *settles* the reservation: the usage replaces it. So a budget is exceeded by at most one reply
-for each admitted request. A stored branch, which has a separate account, is paid in the same way.
+The admission of a request *reserves* the tokens that the request may take, so that concurrent
+requests do not spend the same tokens; the usage *settles* the reservation. So a budget is exceeded
+by at most one reply for each admitted request.
 """
 
 from __future__ import annotations
@@ -57,16 +56,9 @@ class Reservation:
 class Account:
     """The spent and reserved tokens of one branch or one turn, and of all branches inside it.
 
-    Attributes:
-        name: the name of the spender, for errors.
-        parent: the account around this one.
-        max_tokens: the budget of tokens; ``None`` for no budget at this level.
-        max_cost: the budget of cost.
-        tokens: the spent tokens.
-        cost: the cost of the spent tokens, as far as known.
-        reserved: tokens of requests without a reply yet.
-        reserved_cost: the estimated cost of the reserved tokens.
-        has_warned: whether the account has reached :data:`WARN_AT` of its tokens.
+    ``max_tokens`` is ``None`` for no budget at this level. ``reserved`` are tokens of requests
+    without a reply yet. ``has_warned`` says whether the account has reached :data:`WARN_AT` of its
+    tokens.
     """
 
     __slots__ = (
@@ -122,8 +114,7 @@ class Account:
     def reserve(self, least: int, most: int, cost: float = 0.0) -> Reservation:
         """Reserve ``cost`` and ``most`` tokens, or the tokens left if at least ``least`` are left.
 
-        Raises:
-            BudgetError: if a budget has fewer tokens left than ``least``, or no cost left at all.
+        Raises ``BudgetError`` if a budget has fewer tokens left, or no cost left at all.
         """
         if (refusal := next(self._short_of(least, 0.0), None)) is not None:
             raise refusal

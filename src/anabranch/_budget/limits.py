@@ -91,10 +91,7 @@ class Shares:
 
 
 def by_address(address: str) -> str:
-    """Return the caller for an address: the address itself or, for IPv6, its /64 network.
-
-    A dual-stack socket reports IPv4 addresses within one IPv6 network.
-    """
+    """Return the caller for an address: the address itself or, for IPv6, its /64 network."""
     try:
         read = ip_address(address)
     except ValueError:  # a socket without addresses

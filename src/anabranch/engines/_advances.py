@@ -1,8 +1,4 @@
-"""The advances of calls in this process: one at a time for each call, without losing a wake.
-
-All engines share this part of a worker. (An *advance* runs a call until it waits again.) An advance
-that fails is repeated, later each time.
-"""
+"""The advances of calls in this process: one at a time for each call, without losing a wake."""
 
 from __future__ import annotations
 
@@ -42,8 +38,7 @@ class _Running:
 class Advances:
     """Advances calls, each in the task that calls :meth:`run`.
 
-    ``interrupted`` receives the wakes of an advance that is cancelled from outside, for example
-    when its worker ends.
+    ``interrupted`` receives the wakes of an advance that is cancelled from outside.
     """
 
     def __init__(

@@ -1,12 +1,8 @@
 """The engine on DBOS: a queue in an existing Postgres, with delays.
 
-A wake is a workflow of one line, whose name follows from the wake: equal wakes are the same
-workflow. The body of a call is never a workflow, and a step of a call is never a DBOS step: the
-journal records the call. A tool has one queue for each of its versions, to which the workers with
-this version listen, and one for any version.
-
-The wakes that a dead worker has taken are lost: the store has the work, and the living workers find
-it there.
+Equal wakes are the same workflow. The body of a call is never a workflow, and a step of a call is
+never a DBOS step: the journal records the call. A tool has one queue for each of its versions, to
+which the workers with this version listen, and one for any version.
 """
 
 from __future__ import annotations
@@ -189,8 +185,7 @@ class DBOSEngine:
 def unwaited(url: sa.URL) -> str:
     """Return a store URL in libpq's form, for connections whose commits do not wait for the disk.
 
-    After a crash of the server, a wake may come late, or a finished wake may come again. An engine
-    may do both, and no result changes.
+    After a crash of the server, a wake may come late, or come again: an engine may do both.
     """
     query = url.normalized_query
     options = (*query.get("options", ()), "-csynchronous_commit=off")

@@ -1,7 +1,6 @@
 """A worker of DBOS in this process: it takes wakes from queues, in DBOS's threads and loop.
 
-A process has one DBOS with one registry, and so one worker. The worker's wakes run in the loop in
-which the worker began. The module also names and registers the queues.
+A process has one DBOS with one registry, and so one worker.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ from anabranch._durable import Wake
 from anabranch.errors import StoreError
 
 POLL, POLL_VERSION = 0.1, 1.0
-"""Seconds between two reads of a queue; DBOS has no other way to notice a wake.
-
-The second value is for the queue of a version, whose wakes have already waited for such a worker.
-"""
+"""Seconds between two reads of a queue, and of a version's queue: DBOS does not announce wakes."""
 
 LONGEST, SHOWN = 500, 400
 """Maximum characters of a whole name, and the characters that remain of a longer name."""
@@ -67,10 +63,7 @@ def queue_of(tool: str, version: str) -> str:
 
 
 def _encoded(name: str) -> str:
-    """Return a name in ASCII, without the separators of a workflow id; different names stay different.
-
-    A digest replaces the end of a name that is too long for a key of Postgres.
-    """
+    """Return a name in ASCII, without the separators of a workflow id; different names stay different."""
     plain = quote(name, safe="", errors="surrogatepass")
     if len(plain) <= LONGEST:
         return plain
@@ -87,8 +80,7 @@ _only_one = threading.Lock()
 class DBOSWorker:
     """Takes wakes, and runs each of them, at most ``concurrency`` at the same time.
 
-    ``run`` runs a wake, in the loop in which the worker began. When cancelled, it makes sure that
-    the wake comes again.
+    A cancelled ``run`` makes sure that the wake comes again.
     """
 
     def __init__(self, run: Callable[[Wake], Awaitable[None]], concurrency: int) -> None:
@@ -99,10 +91,7 @@ class DBOSWorker:
 
     @asynccontextmanager
     async def listening(self, url: str, schema: str, queues: list[str]) -> AsyncGenerator[None]:
-        """Take wakes from ``queues`` inside the block; then cancel running wakes.
-
-        Raises ``StoreError`` if this process already has a worker.
-        """
+        """Take wakes from ``queues`` inside the block; then cancel running wakes."""
         if not _only_one.acquire(blocking=False):
             raise StoreError("This process already has a DBOS worker. Start another process.")
         try:

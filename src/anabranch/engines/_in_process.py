@@ -1,8 +1,4 @@
-"""The engine in this process: tasks of its event loop, without any installation.
-
-The engine ends with its process. After a restart, the engine's callers look into the store for open
-work, as with every engine.
-"""
+"""The engine in this process: tasks of its event loop, without any installation."""
 
 from __future__ import annotations
 
@@ -20,11 +16,7 @@ from anabranch.errors import StoreError
 
 
 class InProcessEngine:
-    """An engine whose workers are in this process.
-
-    Args:
-        clock: the time; by default, the system's.
-    """
+    """An engine whose workers are in this process; its ``clock`` is by default the system's."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -38,12 +30,10 @@ class InProcessEngine:
         self._is_closed = False
 
     async def wake(self, wake: Wake) -> None:
-        """See :meth:`Engine.wake`."""
         self._check_open()
         self._add(wake)
 
     async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
-        """See :meth:`Engine.work`."""
         self._check_open()
         check_concurrency(concurrency)
         mine: set[asyncio.Task[None]] = set()
@@ -62,7 +52,6 @@ class InProcessEngine:
             self._notify()
 
     async def backlog(self) -> Backlog:
-        """See :meth:`Engine.backlog`."""
         self._check_open()
         return Backlog(sum(map(len, self._queues.values())), len(self._running))
 

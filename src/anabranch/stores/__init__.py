@@ -134,10 +134,7 @@ def open_stores(url: str) -> tuple[CallStore, TreeStore]:
 
 
 def is_lasting(store: CallStore) -> bool:
-    """Return whether the calls of ``store`` outlive the process.
-
-    Calls in ``memory:`` do not. A store of another package counts as lasting.
-    """
+    """Return whether the calls of ``store`` outlive the process; another package's count as lasting."""
     from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database
 
     return not isinstance(store, Calls) or store.is_lasting
@@ -146,7 +143,6 @@ def is_lasting(store: CallStore) -> bool:
 def open_run_events(where: str | TreeStore) -> RunEvents:
     """Return the store of run events at a URL, or in the database of a store of conversations.
 
-    The second form shares the connections of a store of this package, until that store is closed.
     If ``where`` is a store of another package, the events are in memory.
     """
     database, closes = _database_at(where, may_be_foreign=True)
@@ -168,12 +164,8 @@ async def append_reported(
     """Add nodes, results and refs to a thread, together with the events that report them.
 
     One transaction does both if ``events`` were opened over ``trees``. If the owner of ``new`` no
-    longer has the lease on the run's turn, nothing changes. A store of another package first adds
-    the nodes, whoever has the lease. Its events are in the memory of this process.
-
-    Raises:
-        RefusedError: if the store refuses a node, result or ref.
-        StoreError: if the store fails, or another owner has the turn.
+    longer has the lease on the run's turn, the store raises ``StoreError``, and nothing changes. A
+    store of another package first adds the nodes, whoever has the lease.
     """
     from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
@@ -189,10 +181,7 @@ async def append_reported(
 
 
 def _database_at(where: str | TreeStore, *, may_be_foreign: bool = False) -> tuple[Database, bool]:
-    """Return the database at a URL or of a store, and whether the caller must close it.
-
-    For a store of another package, the database is in memory, or an error is raised.
-    """
+    """Return the database at a URL or of a store, and whether the caller must close it."""
     if isinstance(where, str):
         return _open_database(where), True
     from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database

@@ -1,8 +1,4 @@
-"""Calls, rounds, entries and answers as rows of their tables, and the opening of a round.
-
-A round is opened in one transaction: its record is read, the lease is taken, and the answers that the
-round gets are assigned to it.
-"""
+"""Calls, rounds, entries and answers as rows of their tables, and the opening of a round."""
 
 from __future__ import annotations
 
@@ -203,8 +199,7 @@ def to_take(
 ) -> Mapping[str, str] | None:
     """Return the answers for a round that opens; ``None`` if its client gave others before.
 
-    A round that was opened before gets the same answers again. A new round gets the first answer to
-    each open question. An answer that another round has taken does not count.
+    An answer that another round has taken does not count.
     """
     if known.entries or known.answers:
         return known.answers if known.was_given(given) else None

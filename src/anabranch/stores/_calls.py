@@ -1,14 +1,13 @@
 """Calls in a database: the store behind the port :class:`~anabranch._durable.CallStore`.
 
-This module decides which statement runs when, and interprets its outcome. Three rules keep the
-writers of one call from disturbing each other:
+Three rules keep the writers of one call from disturbing each other:
 
 - A unique key decides which writer is first; no writer reads before it writes.
 - A writer locks the call's row before it writes entries and answers, so the order of ids is the
   order of commits. The end of a round and an undone step are one row each, inserted before any
   lock. So no two writers deadlock. (SQLite has one writer anyway.)
-- One statement moves a call. The statement's condition names the states that the call may move from
-and, if only the owner of the lease may move the call, that owner.
+- One statement moves a call. The statement's condition names the states that the call may move
+  from and, if only the owner of the lease may move the call, that owner.
 """
 
 from __future__ import annotations
@@ -192,11 +191,7 @@ class Calls:
         answers: Mapping[str, str] | None = None,
         new: CallRecord | None = None,
     ) -> OpenedRound | None:
-        """See the port.
-
-        The statement locks the call's row first, and every change of the call locks that row. So no
-        change comes between the read and the lease.
-        """
+        """Lock the call's row first, as every change does: no change comes between read and lease."""
         this, given = to_bytes(call_id), dict(answers or {})
         which = {"this": this, "which": number}
         lease = {**which, "now": now, **self._leased(owner, until)}
@@ -393,7 +388,6 @@ class Calls:
 
 
 def _by_owner(call_id: str, owner: str, **changes: object) -> dict[str, Any]:
-    """Return the parameters of a statement that changes a call only if ``owner`` has its lease."""
     return {"this": to_bytes(call_id), "old_owner": to_bytes(owner), **changes}
 
 

@@ -1,12 +1,10 @@
 """One open database: its threads and transactions. The first use makes its tables.
 
-``_calls.py``, ``_trees.py`` and the other stores give it functions to run on a connection. SQLite:
-one thread writes, in batches that share a commit; other threads read meanwhile. Postgres: a few
-threads, each with its own connection, run one function at a time.
+SQLite: one thread writes, in batches that share a commit; other threads read meanwhile. Postgres: a
+few threads, each with its own connection, run one function at a time.
 
-Each table module adds its tables to ``metadata``, with the triggers and indexes that SQLAlchemy
-cannot express. A new store gets all tables, and the stamp of their definition. No store is migrated:
-a store with another stamp is refused.
+A new store gets the tables of all table modules, and the stamp of their definition. No store is
+migrated: a store with another stamp is refused.
 """
 
 from __future__ import annotations
@@ -107,18 +105,14 @@ class Database:
     async def write(self, work: Work[T], *, lasting: bool = True) -> T:
         """Run ``work`` in one transaction, and again after a rollback.
 
-        Unless the transaction is ``lasting``, the commit does not wait for the disk. Others see the
-        outcome anyway. A crash of the machine, or of the Postgres server, before the next lasting
-        commit may lose it. Logs are sequential, so a crash that loses a write loses all later
-        writes as well.
+        Unless the transaction is ``lasting``, the commit does not wait for the disk: a crash of the
+        machine, or of the Postgres server, may lose the outcome until the next lasting commit. A
+        crash that loses a write loses all later writes as well.
         """
         return await self._do(self._writers, work, lasting=lasting)
 
     async def write_single(self, work: Work[T]) -> T:
-        """Run ``work``; on Postgres, each statement is its own transaction.
-
-        Use this if at most one statement changes rows: it saves two round trips.
-        """
+        """Run ``work``, in which at most one statement changes rows; Postgres saves two round trips."""
         return await self._do(self._single_writers, work)
 
     async def version(self) -> int:
@@ -214,11 +208,7 @@ class Database:
 
 
 STAMP = "7f0d7de0c81f3f40"
-"""The digest of the definition, in both dialects.
-
-The stamp is a constant, so that a process opens a store without loading all tables. Another release of
-SQLAlchemy may also render the same definition differently.
-"""
+"""The digest of the definition, a constant: a process opens a store without loading all tables."""
 
 _MODULES = ("_branches", "_call_tables", "_event_tables", "_memory_tables", "_tree_tables")
 _SCHEMA = sa.Table("anabranch_schema", metadata, sa.Column[str]("stamp", sa.Text, primary_key=True))
@@ -243,9 +233,8 @@ def statements(driver: str) -> tuple[str, ...]:
 def make_tables(connection: sa.Connection, label: str) -> None:
     """Make the tables of a new store, inside the transaction of ``connection``.
 
-    Processes that open a new store at the same time wait here for each other. On SQLite, the
-    transaction already locks the whole file. Raises ``StoreError`` if the database has tables of
-    another definition.
+    Processes that open a new store at the same time wait here for each other; on SQLite, the
+    transaction locks the file.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))

@@ -1,7 +1,4 @@
-"""Turns errors of database drivers into ``StoreError``: one sentence with the failure and remedy.
-
-The sentence never shows a statement or its parameters, which hold callers' data.
-"""
+"""Turns errors of database drivers into ``StoreError``: one sentence, without callers' data."""
 
 from __future__ import annotations
 
@@ -54,8 +51,7 @@ _POSTGRES_CLASSES = {
 def translated(label: str, what: str = "store") -> Generator[None]:
     """Raise :class:`StoreError` in place of the errors of the database's driver.
 
-    ``label`` is the store's address, without secrets; ``what`` is the noun for the store in the
-    sentence.
+    ``label`` is the store's address, without secrets.
     """
     named = f"The {what} {label}"
     try:

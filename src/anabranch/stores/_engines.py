@@ -1,7 +1,4 @@
-"""The address of a store: the forms of store URLs, the engine for a URL, and its connections' settings.
-
-This module never opens a connection.
-"""
+"""The address of a store: the forms of store URLs, and the settings of an engine's connections."""
 
 from __future__ import annotations
 
@@ -40,21 +37,14 @@ _CUT_OFF = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-"""libpq options that break a connection after half a minute without a sign of the server.
-
-A cut network sends no sign: without these options, a process would wait for a quarter of an hour.
-"""
+"""libpq options that break a connection after half a minute without a sign of the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A store's address, parsed.
+    """A store's address; ``label`` is the URL without password and options.
 
-    Attributes:
-        url: the URL for SQLAlchemy.
-        label: the URL without password and options, for messages.
-        timeout: seconds to wait for a lock, or for the server.
-        synchronous: SQLite's durability: ``full`` or ``normal``.
+    The ``timeout`` is in seconds; ``synchronous`` is SQLite's durability: ``full`` or ``normal``.
     """
 
     kind: Kind
@@ -126,10 +116,7 @@ READERS = 4
 """Threads that read from a SQLite file while one writes."""
 
 IDLE_AT_MOST = 30
-"""Seconds without a statement after which Postgres ends a transaction: its process is gone.
-
-Without this limit, the rows of a dead process would stay locked for hours.
-"""
+"""Seconds until Postgres ends a dead process's transaction, which would lock rows for hours."""
 
 STATEMENT_AT_MOST = 60
 """Seconds after which Postgres cancels a statement; every statement here has bounded work."""
@@ -153,11 +140,7 @@ def make_file(target: Target) -> None:
 
 
 def make_engine(target: Target) -> sa.Engine:
-    """Build the engine, which takes two execution options.
-
-    On SQLite, a connection with ``reading`` takes no lock. The commits of a connection with
-    ``lasting=False`` do not wait for the disk.
-    """
+    """Build the engine, whose connections take the options ``reading`` (no lock) and ``lasting``."""
     if target.kind == "postgresql":
         return _postgresql(target)
     connect: dict[str, Any] = {"check_same_thread": False, "timeout": target.timeout}

@@ -1,8 +1,7 @@
 """The tables of run events, and the SQL that reads and writes them.
 
 A run's row has the numbers of its first and last stored event, and the mark of the last. The row
-also has the columns of the run's unfinished turn, which are null without one. The row outlives the
-events, so that no number is used twice. Processes read the row to learn of new events.
+outlives the events, so that no number is used twice. Processes read the row to learn of new events.
 """
 
 from __future__ import annotations
@@ -90,10 +89,7 @@ ANNOUNCE = Statement(
         pg_notify('anabranch_run_events', md5(CAST(:this AS bytea)) || ':' || :last)
 """)
 )
-"""Announces events on Postgres after their commit, which waits for the disk.
-
-One transaction at a time commits an announcement, so each such commit must be short.
-"""
+"""Announces events on Postgres; one transaction at a time commits an announcement, so it is short."""
 _UNWAITED = sa.func.set_config("synchronous_commit", "off", True)  # noqa: FBT003 - of Postgres
 """A column of a Postgres statement; it makes the commit not wait for the disk."""
 
@@ -265,10 +261,7 @@ SET_FIRST = Statement(
     )
     .values(first=sa.bindparam("until"))
 )
-"""Moves the first number up, never down: of two concurrent writers, the later may have the lower one.
-
-A run with a turn keeps its events from the number with which the turn began.
-"""
+"""Moves the first number up, never down: a later writer may have a lower one."""
 OLD_RUNS = Statement(
     sa.select(RUN.c.run, RUN.c.first, RUN.c.last)
     .where(RUN.c.at < sa.bindparam("before"), RUN.c.first <= RUN.c.last, RUN.c.state.is_(None))
@@ -332,8 +325,7 @@ def _counting(dialect: sa.Dialect) -> sa.ClauseElement:
 COUNT = Statement(_counting)
 """Reserves event numbers in a run; returns its first and last number, and its turn's state.
 
-SQLite may evaluate ``state IS NULL`` wrongly in the row that an upsert returns. On Postgres,
-:data:`APPEND_POSTGRES` does the same for events without nodes.
+SQLite may evaluate ``state IS NULL`` wrongly in the row that an upsert returns.
 """
 _OWNED = sa.update(RUN).where(_THIS, _IS_OWNED)
 COUNT_OWNED = Statement(_OWNED.values(_COUNTED).returning(*_HEAD))
@@ -385,10 +377,7 @@ def _beginning(dialect: sa.Dialect) -> sa.ClauseElement:
 
 ADD = RowsStatement(_adding)
 BEGIN = Statement(_beginning)
-"""Begins a turn on SQLite, and reserves the number of its first event; returns the first and last number.
-
-On Postgres, :data:`BEGIN_POSTGRES` includes this.
-"""
+"""Begins a turn on SQLite, and reserves its first event's number; returns the first and last number."""
 _SET_TURN = ", ".join(TURN_COLUMNS)
 _TURN_OR_NONE = ", ".join(
     f"CASE WHEN NOT ends THEN anabranch_run.{name} END" for name in TURN_COLUMNS
@@ -429,10 +418,9 @@ APPEND_POSTGRES = Statement(
     FROM head JOIN new USING (run) ORDER BY place
 """)  # noqa: S608 - the names of columns
 )
-"""Appends in one statement, which is its own transaction, and whose commit does not wait.
+"""Appends in one statement, whose commit does not wait.
 
-The statement locks rows in one order, so that writers of the same runs do not deadlock. The locked
-row says whether the ``holder`` has the lease.
+The statement locks rows in one order, so that writers of the same runs do not deadlock.
 """
 
 BEGIN_POSTGRES = Statement(

@@ -1,17 +1,12 @@
 """The latest events of followed runs, in memory, shared by all readers in this process.
 
-A reader has a position: the id of the last event that it has got. The reader continues in the run's
-tail in memory or, if it lags behind the tail, in the store. A tail is bounded, and a reader holds
-only its last batch.
+A reader continues in the run's tail or, if it lags behind the tail, in the store. A crash of the
+database may lose events that a tail still has. If a number then has another mark, the tail starts
+again, and readers at a lost event ask the store. One loop cannot wake another's tasks, so each loop
+has separate tails.
 
-A crash of the database may lose events that a tail still has. If a number then has another mark,
-the tail starts again, and readers at a lost event ask the store.
-
-Each event loop has separate tails, since one loop cannot wake another's waiting tasks.
-
-Other processes append as well: Postgres announces their events, SQLite is polled. The table is the
-truth, and an announcement is only a hint to read it. A lost announcement delays events, and loses
-none.
+Other processes append as well: Postgres announces their events, SQLite is polled. A lost
+announcement delays events, and loses none.
 """
 
 from __future__ import annotations
@@ -53,13 +48,9 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Consecutive events of a run, read from the store at one time.
+    """Consecutive events of a run, read at one time, if any, with the mark ``before`` them.
 
-    Attributes:
-        events: the events; empty at the end of the run.
-        marks: the mark of each event.
-        last: the number of the run's last event at that time.
-        before: the mark of the event before them.
+    ``last`` is the number of the run's last event at that time.
     """
 
     events: Sequence[bytes]
@@ -128,10 +119,9 @@ class Tail:
         self._notify()
 
     def _is_lost(self, number: int, marks: Sequence[int]) -> bool:
-        """Return whether the store and the tail have different events under one number.
+        """Return whether the store, with ``marks`` from ``number`` on, has other events.
 
-        The store has ``marks`` from ``number`` on. The newest common event decides: if its marks
-        agree, all earlier events agree.
+        The newest common event decides: if its marks agree, all earlier events agree.
         """
         newest = min(self.end, number + len(marks) - 1)
         stored, place = marks[newest - number], newest - self.end - 1

@@ -1,12 +1,11 @@
 """The searches for memories: by words, and by vectors of embedders.
 
-Words: FTS5 on SQLite, a ``tsvector`` on Postgres. A word that nearly every memory has costs much
-and distinguishes little. So the search first counts each word, up to :data:`COMMON`. The search
-then takes the rarest words, as long as they match at most :data:`ENOUGH` rows together. This bounds
-the cost of a search, whatever the number of memories.
+Words: a word that nearly every memory has costs much and distinguishes little. So the search first
+counts each word, up to :data:`COMMON`. The search then takes the rarest words, as long as they
+match at most :data:`ENOUGH` rows together. This bounds the cost of a search, whatever the number of
+memories.
 
-Vectors: scanned with numpy on SQLite, found by pgvector on Postgres. Vectors are normalised, so the
-cosine of two vectors is their product. SQLite stores half-precision numbers.
+Vectors are normalised, so the cosine of two vectors is their product.
 """
 
 from __future__ import annotations

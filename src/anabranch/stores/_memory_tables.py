@@ -1,11 +1,9 @@
 """The tables of memories, their full-text index, and memories as rows.
 
-The columns of words have the terms that :func:`~anabranch.memory.indexed` returns, so that both
-databases match the same terms in every script. SQLite's index is an FTS5 table that triggers
-update; Postgres computes its index as a column. On SQLite, the index rows of a scope are a range:
-the upper half of a row number is the number of the scope's place, the lower half is the memory's
-``seq``. So a search reads the rows of its scopes alone, and other users' memories do not slow it
-down.
+The columns of words have the terms of :func:`~anabranch.memory.indexed`, so that both databases
+match the same terms. On SQLite, the upper half of an index row's number is the number of the
+scope's place, the lower half is the memory's ``seq``. So a search reads the rows of its scopes
+alone, and other users' memories do not slow it down.
 """
 
 from __future__ import annotations

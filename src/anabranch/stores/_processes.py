@@ -1,9 +1,8 @@
 """The processes that share a database. Each holds a lock, which the system releases if it dies.
 
-SQLite: each process locks its own file next to the database. Postgres: each process holds an
-advisory lock on a connection that has no other use. A server may release such a lock while the
-process lives, if the connection breaks. The process then connects again immediately, and other
-processes take it for dead only when its lock is missing for longer than that.
+A Postgres server may release such a lock while the process lives, if the connection breaks. The
+process then connects again immediately, and others take it for dead only when its lock is missing
+for longer.
 """
 
 from __future__ import annotations

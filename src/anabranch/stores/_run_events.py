@@ -1,8 +1,4 @@
-"""Run events in a database: the store behind the port :class:`~anabranch._durable.run_events.RunEvents`.
-
-Writers of one run take turns at its row, which has its last number. Postgres locks that row, and
-SQLite has one writer anyway.
-"""
+"""Run events in a database: the store behind the port :class:`~anabranch._durable.RunEvents`."""
 
 from __future__ import annotations
 
@@ -45,10 +41,9 @@ PAGE_EVENTS, PAGE_BYTES = 500, 64 * 1024
 
 
 class Events:
-    """Run events in a database.
+    """Run events in a database: at least the last ``held`` of each run.
 
-    ``held`` is the minimum number of events stored of each run; ``closes`` says whether closing the
-    events closes the database.
+    ``closes`` says whether closing the events closes the database.
     """
 
     def __init__(self, database: Database, held: int = HELD, *, closes: bool = True) -> None:
@@ -190,10 +185,7 @@ class Events:
         )
 
     def _drop(self, connection: sa.Connection, this: bytes, until: int, begun: int = 0) -> int:
-        """Delete the events before number ``until``; return the number of deleted events.
-
-        A run with a turn keeps its events from number ``begun`` on.
-        """
+        """Delete events before ``until``; a turn keeps its events from number ``begun`` on."""
         values = {"this": this, "until": until, "begun": begun}
         is_moved = sql.SET_FIRST.count(connection, values) > 0
         return sql.DELETE.count(connection, values) if is_moved else 0

@@ -1,9 +1,8 @@
 """The parts of all tables and statements: column types, indexes, and statements compiled once.
 
-The statements that run most often or return most rows go to the driver unchanged. For them,
-SQLAlchemy's compilation cache and its conversion of values cost more than the database does. Values
-and rows have the driver's types: a text of type ``Opaque`` is bytes. Cursors are the driver's;
-errors, connections and transactions are SQLAlchemy's.
+The statements that run most often or return most rows go to the driver unchanged: SQLAlchemy's
+cache and conversion cost more than the database does. Values and rows have the driver's types: a
+text of type ``Opaque`` is bytes.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ metadata: sa.MetaData = sa.MetaData()
 
 
 class Opaque(TypeDecorator[str]):
-    """Any text, stored as bytes.
-
-    A text column of Postgres takes no NUL character, and neither database takes a lone surrogate.
-    """
+    """Any text, as bytes: Postgres takes no NUL character as text, and no database a lone surrogate."""
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = sa.LargeBinary
     cache_ok: bool | None = True
@@ -69,10 +65,7 @@ def partial_index(name: str, *columns: str, where: sa.TextClause) -> sa.Index:
 
 
 class Statement:
-    """One statement with named parameters, compiled at its first use with a dialect.
-
-    A function may return the statement for a dialect.
-    """
+    """One statement with named parameters, compiled at its first use with a dialect."""
 
     def __init__(
         self, statement: sa.ClauseElement | Callable[[sa.Dialect], sa.ClauseElement]
@@ -173,10 +166,7 @@ def insert_of(dialect: sa.Dialect) -> Callable[[sa.Table], Any]:
 
 
 def insert_first(table: sa.Table) -> Statement:
-    """Return the statement that inserts a row unless the table has its key already.
-
-    The row gives every column except a number that the database generates.
-    """
+    """Return the statement that inserts a row unless the table has its key already."""
     given = {
         column.name: sa.bindparam(column.name, type_=column.type)
         for column in table.c

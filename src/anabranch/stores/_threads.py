@@ -1,9 +1,7 @@
 """The threads of a database: their connections, their work, and the wait for a result.
 
-``PerTransaction`` runs each piece of work in its own transaction; ``Batches`` lets the waiting
-pieces share one commit. A database has its own threads instead of the threads of
-``anyio.to_thread``, which also run the synchronous steps of tool authors. Forty slow steps must not
-delay the renewal of a lease.
+A database does not use the threads of ``anyio.to_thread``, which also run the steps of tool
+authors: forty slow steps must not delay the renewal of a lease.
 """
 
 from __future__ import annotations
@@ -46,11 +44,7 @@ class ThreadConnections:
 
     @contextmanager
     def transaction(self, *, lasting: bool) -> Generator[sa.Connection]:
-        """Open a transaction on this thread's connection; it ends with the context.
-
-        If ``lasting``, the commit waits for the disk. With ``AUTOCOMMIT``, each statement is its
-        own transaction.
-        """
+        """Open a transaction; if ``lasting``, its commit waits for the disk."""
         try:
             connection = self._of_this_thread()
             if connection.get_execution_options().get("lasting", True) != lasting:
@@ -156,12 +150,10 @@ class _Job(Generic[T]):
 
 
 class Batches:
-    """Runs all waiting work in one transaction, in one ``thread``.
+    """Runs all waiting work in one transaction, in one ``thread``, for a database with a single writer.
 
-    For a database with a single writer, whose every commit waits for the disk. A piece succeeds
-    only after the commit. Work must be repeatable: if one piece of a batch fails, the batch is
-    rolled back, and each piece runs in its own transaction. A transaction is lasting if any piece
-    of its batch must be.
+    Work must be repeatable: if one piece of a batch fails, the batch is rolled back, and each piece
+    runs in its own transaction. A transaction is lasting if any piece of its batch must be.
     """
 
     def __init__(self, thread: Executor, transaction: Transaction) -> None:

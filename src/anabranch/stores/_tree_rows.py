@@ -1,8 +1,4 @@
-"""Converts threads, nodes and results to rows of their tables, and rows back to records.
-
-Blocks are stored as pydantic's JSON. Rows are converted in bulk: one node at a time costs several
-times as much.
-"""
+"""Converts threads, nodes and results to rows of their tables, and rows back to records, in bulk."""
 
 from __future__ import annotations
 

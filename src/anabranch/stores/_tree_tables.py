@@ -1,13 +1,9 @@
 """The tables of threads, and the SQL that writes and reads them.
 
-Rows point at each other by ``seq``, a growing number. A parent has a smaller number than its
-children, an older sibling a smaller number than a younger. So the order of numbers is the order of
-the tree, and a path is found without comparing ids. A statement that writes first locks the
-thread's row (Postgres; SQLite has one writer). So the order of numbers is also the order of
-commits, and no two writers of a thread deadlock.
-
-``_tree_rows.py`` converts all rows of a path together, which costs less than SQLAlchemy's
-conversion of each value.
+Rows point at each other by ``seq``, a growing number: the order of numbers is the order of the
+tree, and a path is found without comparing ids. A statement that writes first locks the thread's
+row (Postgres; SQLite has one writer). So the order of numbers is also the order of commits, and no
+two writers of a thread deadlock.
 """
 
 from __future__ import annotations

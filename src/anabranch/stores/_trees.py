@@ -1,7 +1,6 @@
 """Conversations in a database: the store behind the port :class:`~anabranch.tree.TreeStore`.
 
-This module decides which statement runs when, and interprets its outcome. An append writes without
-reading first: the insert finds thread and parent, and only a failed insert looks up the reason.
+An append writes without reading first, and only a failed insert looks up the reason.
 """
 
 from __future__ import annotations

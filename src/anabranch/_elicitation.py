@@ -1,7 +1,4 @@
-"""Typed questions to the user: their declaration, their forms, and the three possible results.
-
-A model is checked for what an MCP form can show when the question is defined, not when it is asked.
-"""
+"""Typed questions to the user: their declaration, their forms, and the three possible results."""
 
 from __future__ import annotations
 

@@ -17,10 +17,7 @@ _failing: ContextVar[frozenset[tuple[str, type]]] = ContextVar("failing", defaul
 
 
 async def run_job(name: str, job: Callable[[], Awaitable[object]]) -> bool:
-    """Run a job; return whether the job succeeded, and log its error, since the caller tries again.
-
-    Of consecutive failures in one task, the first of each kind is logged.
-    """
+    """Run a job; return whether it succeeded, and log the first of consecutive errors of a kind."""
     known = _failing.get()
     failures = {each for each in known if each[0] == name}
     try:

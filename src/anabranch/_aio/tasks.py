@@ -39,10 +39,7 @@ async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
 
 
 async def all_or_first_error(jobs: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Run all jobs concurrently; return their values in order, or raise the first error in time.
-
-    All jobs have ended when this function returns or raises: an error cancels the others.
-    """
+    """Run all jobs concurrently; return their values in order, or raise the first error in time."""
 
     async def run(job: Callable[[], Awaitable[T]]) -> T:
         return await job()
@@ -134,10 +131,7 @@ async def wait_shielded(future: asyncio.Future[Any]) -> asyncio.CancelledError |
 
 
 async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` to completion, even if the caller is cancelled, and return its result.
-
-    The cancellation is raised when ``work`` has ended.
-    """
+    """Run ``work`` to completion, even if the caller is cancelled, and return its result."""
     task = asyncio.ensure_future(work)
     interrupted = await wait_shielded(task)
     if interrupted is not None:

@@ -112,10 +112,7 @@ class Account:
         return most is not None and (self.tokens >= most or self.tokens + self.reserved > most)
 
     def reserve(self, least: int, most: int, cost: float = 0.0) -> Reservation:
-        """Reserve ``cost`` and ``most`` tokens, or the tokens left if at least ``least`` are left.
-
-        Raises ``BudgetError`` if a budget has fewer tokens left, or no cost left at all.
-        """
+        """Reserve ``cost`` and ``most`` tokens, or the tokens left if at least ``least`` are left."""
         if (refusal := next(self._short_of(least, 0.0), None)) is not None:
             raise refusal
         left = self.left
@@ -147,10 +144,7 @@ class Account:
     def settle(
         self, reservation: Reservation | None, tokens: int, cost: float = 0.0
     ) -> list[Account]:
-        """Charge the usage, in place of ``reservation``, to this account and all around it.
-
-        Returns the accounts that have now reached :data:`WARN_AT`; each is returned once.
-        """
+        """Charge the usage; return the accounts that reach :data:`WARN_AT` of their tokens now."""
         if reservation is not None:
             reservation.release()
         warning: list[Account] = []

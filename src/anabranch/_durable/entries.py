@@ -108,10 +108,7 @@ MAX_PROMPT = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The notes on one round: its end and process, if known, and its entries after the last effect.
-
-    ``asked`` has the request of each open question; of a sample, the end of its prompt.
-    """
+    """The notes on one round; ``entries`` are those after the last effect."""
 
     at: float | None = None
     worker: str = ""

@@ -69,10 +69,7 @@ class Reaper:
         await run_every(self._calls.runtime.clock, INTERVAL, "expired calls", self.expire)
 
     async def expire(self) -> int:
-        """End the expired calls, and delete old ones; return the number of calls that have ended.
-
-        A failure with one call is logged, and the other calls are ended.
-        """
+        """End the expired calls, and delete old ones; return the number of calls that have ended."""
         store, now = self._policy.store, self._calls.runtime.clock.now()
         ended, seen, limit = 0, set(self._ending), BATCH
         while True:

@@ -77,10 +77,7 @@ class RenewedLease:
         return taken
 
     async def while_held(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of ``work``; run it again if the store fails while the lease is held.
-
-        The retries end after the seconds of a lease even if the lease is renewed.
-        """
+        """Return the result of ``work``; run it again if the store fails while the lease is held."""
         wait, last = FIRST_RETRY, self._clock.now() + self._seconds
         while True:
             try:
@@ -162,11 +159,7 @@ class Lease(RenewedLease):
         answers: Mapping[str, str] | None = None,
         new: CallRecord | None = None,
     ) -> OpenedRound:
-        """Wait until the lease is free, take it, and open round ``number``; return the record.
-
-        If the round cannot be opened, its record is returned immediately, and nothing is taken; see
-        :meth:`CallStore.open_round`.
-        """
+        """Wait until the lease is free, then do as :meth:`CallStore.open_round`; renew the lease."""
         wait = FIRST_RETRY
         await self._processes.enter()
         while True:

@@ -24,10 +24,7 @@ R = TypeVar("R")
 
 
 class StoredCalls:
-    """The stored calls of one server; without a ``policy``, the client's state is the whole call.
-
-    Methods raise ``ToolError`` if the store does not answer.
-    """
+    """The stored calls of one server; methods raise ``ToolError`` if the store does not answer."""
 
     def __init__(self, policy: Durability | None, max_state: int = MAX_STATE) -> None:
         self._policy = policy

@@ -130,10 +130,7 @@ T = TypeVar("T")
 
 
 class StoreRecorder:
-    """Writes the actions of one round to a store, under a lease on the call.
-
-    ``given`` stands for the answers with which the round was opened; it is empty without answers.
-    """
+    """Writes the actions of one round to a store, under a lease on the call."""
 
     def __init__(self, store: CallStore, journal: Journal, lease: Lease, given: str = "") -> None:
         self.check = lease.check

@@ -246,11 +246,7 @@ class Rounds:
                 await store.answer(journal.line, {}, by="", deadline=deadline)
 
     async def _take_over(self, job: Job, journal: Journal, call: CallRecord, lease: Lease) -> None:
-        """Give a call of another code version this version, if this code repeats the call's record.
-
-        Otherwise raise ``OtherVersionError``. The call is then ready for other code, and its time
-        to expiry starts again, as after a reply.
-        """
+        """Give a call of another code version this version, if this code repeats the call's record."""
         runtime = self.runtime
         if not runtime.is_other(call.version):
             return

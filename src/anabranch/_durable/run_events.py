@@ -22,11 +22,7 @@ from anabranch._durable.turn_states import TurnRecord
 
 
 class EventId(NamedTuple):
-    """The position of a reader in a run: the last event that it has read.
-
-    The ``number`` is 0 before the first event. The ``mark`` is positive; 0 for an event that is not
-    stored.
-    """
+    """The last event that a reader has read, or 0; a stored event has a positive mark."""
 
     number: int
     mark: int

@@ -1,7 +1,4 @@
-"""The state of a call between rounds: a part travels with the client, a part is in the store.
-
-For a large state, the client gets a reference (``@`` and JSON): the line, the round and a digest.
-"""
+"""The state of a call between rounds: its text or, if it is large, a reference to the store."""
 
 from __future__ import annotations
 
@@ -51,11 +48,7 @@ def sealed_size(text: str) -> int:
 
 
 def check_carried(journal: Journal, state: str, others: int, limit: int) -> None:
-    """Raise ``StateSizeError`` if the client's next request cannot carry ``state``.
-
-    ``others`` are the bytes of the request that the arguments take; ``limit`` is the maximum for
-    all. The error names the largest value of the state.
-    """
+    """Raise ``StateSizeError`` if the next request cannot carry ``state`` and ``others``, in bytes."""
     sealed = sealed_size(state)
     if sealed + others + ANSWERS <= limit:
         return

@@ -89,10 +89,7 @@ class RoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRecord:
-    """An answer in the inbox of a call, ``by`` an author that the edge names; empty for the client.
-
-    ``round`` is the number of the round that has taken the answer.
-    """
+    """An answer in an inbox; ``by`` is empty for the client, and ``round`` has taken the answer."""
 
     text: str
     by: str = ""
@@ -208,10 +205,7 @@ class CallStore(Protocol):
         ...
 
     async def release(self, call_id: str, owner: str) -> None:
-        """Release the lease on the call if ``owner`` has the lease; otherwise do nothing.
-
-        The round keeps its answers, since effects may depend on them.
-        """
+        """Release the lease of ``owner``; its round keeps the answers, on which effects may depend."""
         ...
 
     async def answer(
@@ -251,10 +245,7 @@ class CallStore(Protocol):
         ...
 
     async def fail(self, call_id: str, error: str, owner: str) -> bool:
-        """Record that the call has failed, so that its compensations run next; the first error stays.
-
-        Return false, without any write, if ``owner`` does not have the lease.
-        """
+        """Record that the call has failed; the first error stays. Return false without the lease."""
         ...
 
     async def undone(self, call_id: str, step_id: str) -> None:

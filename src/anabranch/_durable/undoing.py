@@ -1,7 +1,4 @@
-"""Finds calls with unfinished compensations, and brings their next attempt forward.
-
-This module needs no tool: a process that has the call's tool runs the undos, after the deadline.
-"""
+"""Finds calls with unfinished compensations, and brings their next attempt forward."""
 
 from __future__ import annotations
 

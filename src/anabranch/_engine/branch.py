@@ -96,10 +96,7 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """The time until which the body of the branch at ``path`` may run, ``timeout`` seconds in all.
-
-    ``is_replaying`` returns whether an entry below a path has not been replayed yet.
-    """
+    """The time until which the body of the branch at ``path`` may run, ``timeout`` seconds in all."""
 
     def __init__(
         self, path: str, timeout: float, clock: Clock, is_replaying: Callable[[str], bool]

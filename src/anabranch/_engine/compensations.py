@@ -1,8 +1,7 @@
 """Compensations: the undos that run, in reverse order, when a call fails.
 
-The journal lists them by step. The body binds an undo's function each time it reaches the step, in
-the first run and in replays. No replay reaches a folded step, whose branch has become one entry. Such
-an undo is found by name.
+The body binds an undo's function each time it reaches the step. No replay reaches a folded step, so
+its undo is found by name.
 """
 
 from __future__ import annotations

@@ -70,10 +70,7 @@ class Reached:
         return [*self.ahead(""), *(known for known in pending if known not in self.ids)]
 
     def comes_later(self, path: str, pending: Iterable[str]) -> bool:
-        """Whether an entry, or an id of ``pending``, comes later in the scope at ``path``.
-
-        Ids that another task may come to do not count.
-        """
+        """Whether an entry or a pending id comes later at ``path``; those of other tasks do not count."""
         inside = f"{path}/"
         for known in self.missing(pending):
             if known.startswith(inside):
@@ -99,10 +96,7 @@ class Reached:
 
 
 class ReplayCursor:
-    """The position of one run in ``journal``, which the cursor extends in place.
-
-    ``fault`` is the error that ends the call whatever its body does.
-    """
+    """The position of one run in ``journal``, which the cursor extends in place."""
 
     def __init__(
         self,
@@ -328,9 +322,8 @@ class ReplayCursor:
     def check_all_reached(self, error: BaseException | None) -> None:
         """Set a fault if a recorded step was neither passed nor cancelled: that is drift.
 
-        ``error`` is the body's, if the body has failed. A body that fails must have come to the
-        open questions as well. Otherwise, the call withdraws the questions that its body no longer
-        asks.
+        A body that fails with ``error`` must have come to the open questions as well; otherwise the
+        call withdraws the questions that its body no longer asks.
         """
         pending = self.journal.pending
         for step_id in self.reached.missing(pending):

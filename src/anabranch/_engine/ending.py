@@ -1,7 +1,4 @@
-"""The ends of a run and of its call: outcomes, undos after a failure, and rounds without progress.
-
-A round is one run of the body. A round is cut off if work outside of steps holds up an open question.
-"""
+"""The ends of a run and of its call: outcomes, undos after a failure, and rounds without progress."""
 
 from __future__ import annotations
 

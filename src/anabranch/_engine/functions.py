@@ -165,10 +165,7 @@ def idempotency_key() -> str:
 
 
 class Effect(NamedTuple):
-    """The work of a step: ``function(*args)``, maybe with an undo.
-
-    ``place`` is a part of the idempotency key: the step's number in its scope, or a phase.
-    """
+    """The work of a step; ``place`` is the step's number in its scope, or a phase, for the key."""
 
     function: Callable[..., Any]
     args: Sequence[Any]

@@ -22,10 +22,7 @@ from anabranch._engine.waits import AnyFuture, AnyTask
 
 @dataclass(frozen=True, slots=True)
 class Props:
-    """The futures, locks and sockets of the waits; none of them ever completes.
-
-    ``strands`` are tasks that count as strands, which are tasks of a call; a wait adds its own.
-    """
+    """The futures, locks and sockets of the waits; none of them ever completes."""
 
     asked: AnyFuture
     bare: AnyFuture

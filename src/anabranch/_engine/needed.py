@@ -1,7 +1,4 @@
-"""Surveys the strands that a call's result needs, and holds strands until no other is about to run.
-
-The result needs the first strand, and every strand that a needed one waits for.
-"""
+"""Surveys the strands that a call's result needs, and holds strands until no other is about to run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Operations of a running body: ask, sleep, race, notify, read the clock, draw random numbers.
-
-Every operation first looks for its entry, and records its outcome before the body sees it.
-"""
+"""Operations of a running body: ask, sleep, race, notify, read the clock, draw random numbers."""
 
 from __future__ import annotations
 
@@ -222,10 +219,7 @@ class Operations:
         return now
 
     def first(self, branch: Branch, place: str, codec: Codec, value: T) -> T:
-        """Return the ``value`` of the first run at ``place``, an id or a path in ``branch``.
-
-        A value that ``codec`` cannot record stays unchanged.
-        """
+        """Return the ``value`` of the first run at ``place``, unless ``codec`` cannot record values."""
         step_id = f"{place}~{DEFAULTS}"
         entry = self._cursor.recall(step_id, DEFAULTS, "", branch)
         if entry is not None:

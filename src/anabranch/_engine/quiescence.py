@@ -51,11 +51,7 @@ def checked_patience(patience: float | None) -> float | None:
 
 
 class Quiet(NamedTuple):
-    """The end of a round; ``certain`` if no strand could have continued.
-
-    ``cut_off`` is the place in the source at which a needed strand was busy, if the round was cut
-    off.
-    """
+    """The end of a round; ``cut_off`` is the busy place in the source, if the round was cut off."""
 
     certain: bool
     cut_off: str | None = None
@@ -78,10 +74,7 @@ class RoundOwner(Protocol):
 
 
 class Quiescence:
-    """Watches the strands of one call during one round and calls its owner's ``on_quiet`` once.
-
-    Report every event to :meth:`stir`. The first of ``strands`` returns the call's result.
-    """
+    """Watches the strands of one round, of which the first returns the call's result."""
 
     def __init__(
         self,

@@ -12,10 +12,7 @@ from anabranch._engine.journal import Compensation, Entry
 
 
 class Recorder(Protocol):
-    """Writes the entries of a call. An error of any method aborts the run.
-
-    An aborted run runs no undo, because the round is tried again with the entries that are written.
-    """
+    """Writes the entries of a call. An error of any method aborts the run, and then no undo runs."""
 
     def check(self) -> None:
         """Return if this run may start a new operation; raise if another run has taken over."""

@@ -123,10 +123,7 @@ class Scheduler:
     def made(
         self, operation: Coroutine[Any, Any, T], refusal: Exception | None = None
     ) -> Coroutine[Any, Any, T]:
-        """Return ``operation``; remember it, in case the round ends before the body awaits it.
-
-        ``refusal`` is the error with which the operation will end, if that is known already.
-        """
+        """Return ``operation``; remember it, in case the round ends before the body awaits it."""
         if refusal is not None:
             if self._refusals is None:  # hardly any call needs it
                 self._refusals = WeakKeyDictionary()

@@ -36,10 +36,7 @@ class StrandState(Enum):
 
 
 class Survey:
-    """One look at the strands of a call; the loop's next callback makes it out of date.
-
-    ``waited_for`` has the strands for which the strand of the last :meth:`state_of` waits.
-    """
+    """One look at the strands of a call; the loop's next callback makes it out of date."""
 
     def __init__(self, strands: AbstractSet[AnyTask], asked: AbstractSet[AnyFuture]) -> None:
         self._strands = strands
@@ -100,13 +97,10 @@ _Coro: TypeAlias = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
 
 class StrandOwner(Protocol):
-    """The scheduler of one call's strands.
-
-    ``context`` is that of done callbacks; without it, asyncio would copy one for every task.
-    """
+    """The scheduler of one call's strands, and the context of their done callbacks."""
 
     strands: dict[asyncio.Task[Any], Strand]
-    context: Context
+    context: Context  # without it, asyncio would copy one for every task
 
     def strand_ended(self, strand: Strand) -> None:
         """Record that ``strand`` has ended, after its removal from ``strands``."""
@@ -278,10 +272,7 @@ def _is_eager(factory: Callable[..., Any]) -> bool:
 
 
 def install_task_factory() -> None:
-    """Wrap the running loop's task factory, once, in one that registers strands.
-
-    The new factory stays, since removing it would break a call that runs at the same time.
-    """
+    """Wrap the loop's task factory, once; the new one stays, since other calls may run meanwhile."""
     loop = asyncio.get_running_loop()
     factory = loop.get_task_factory()
     if not isinstance(factory, _Factory):

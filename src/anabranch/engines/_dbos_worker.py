@@ -1,7 +1,4 @@
-"""A worker of DBOS in this process: it takes wakes from queues, in DBOS's threads and loop.
-
-A process has one DBOS with one registry, and so one worker.
-"""
+"""A worker of DBOS in this process: it takes wakes from queues, in DBOS's threads and loop."""
 
 from __future__ import annotations
 

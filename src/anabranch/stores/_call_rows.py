@@ -197,10 +197,7 @@ def to_take(
     asks: Collection[str],
     given: Mapping[str, str],
 ) -> Mapping[str, str] | None:
-    """Return the answers for a round that opens; ``None`` if its client gave others before.
-
-    An answer that another round has taken does not count.
-    """
+    """Return the answers for a round that opens; ``None`` if its client gave others before."""
     if known.entries or known.answers:
         return known.answers if known.was_given(given) else None
     there = {step: inbox[step] for step in (*asks, *given) if step in inbox}

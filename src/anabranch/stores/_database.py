@@ -127,10 +127,7 @@ class Database:
     async def listening(
         self, channel: str
     ) -> AsyncGenerator[Callable[[float], AsyncIterator[str]]]:
-        """Listen to a Postgres channel, on a separate connection.
-
-        Yields a function that yields the announcements until the given seconds have passed.
-        """
+        """Listen to a Postgres channel; yield a function that yields announcements for some seconds."""
         import psycopg  # noqa: PLC0415 - an optional dependency
         from psycopg.sql import SQL, Identifier  # noqa: PLC0415
 
@@ -231,11 +228,7 @@ def statements(driver: str) -> tuple[str, ...]:
 
 
 def make_tables(connection: sa.Connection, label: str) -> None:
-    """Make the tables of a new store, inside the transaction of ``connection``.
-
-    Processes that open a new store at the same time wait here for each other; on SQLite, the
-    transaction locks the file.
-    """
+    """Make the tables of a new store; concurrent processes wait here for each other."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     stamps = _stamps(connection)

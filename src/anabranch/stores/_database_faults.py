@@ -49,10 +49,7 @@ _POSTGRES_CLASSES = {
 
 @contextmanager
 def translated(label: str, what: str = "store") -> Generator[None]:
-    """Raise :class:`StoreError` in place of the errors of the database's driver.
-
-    ``label`` is the store's address, without secrets.
-    """
+    """Raise :class:`StoreError`, which names the store ``label``, in place of the driver's errors."""
     named = f"The {what} {label}"
     try:
         yield

@@ -48,10 +48,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Consecutive events of a run, read at one time, if any, with the mark ``before`` them.
-
-    ``last`` is the number of the run's last event at that time.
-    """
+    """Consecutive events of a run after one with the mark ``before``, and the run's last number."""
 
     events: Sequence[bytes]
     marks: Sequence[int]
@@ -184,10 +181,7 @@ class Tail:
 
 
 class Tails:
-    """The latest events of every run that readers of this process follow.
-
-    ``watch`` wakes the tails of one event loop; ``None`` if no other process uses the store.
-    """
+    """The latest events of every run that readers of this process follow."""
 
     def __init__(self, read: Read, watch: Watch | None) -> None:
         self._read = read

@@ -41,10 +41,7 @@ PAGE_EVENTS, PAGE_BYTES = 500, 64 * 1024
 
 
 class Events:
-    """Run events in a database: at least the last ``held`` of each run.
-
-    ``closes`` says whether closing the events closes the database.
-    """
+    """Run events in a database: at least the last ``held`` of each run."""
 
     def __init__(self, database: Database, held: int = HELD, *, closes: bool = True) -> None:
         self.database: Database = database

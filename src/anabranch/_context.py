@@ -567,8 +567,9 @@ class BranchContext:
         """Return whether this call runs the new code at the change of code that ``name`` identifies.
 
         Use ``if await ctx.patched("refund-limit"):`` to change what open calls have done or answered.
-        A call that passed this place before the change was deployed takes the old way, the ``else``.
-        Any other call takes the new way. The answer is recorded, and is the same everywhere in the call.
+        A call that passed this place before the change was deployed runs the code under ``else``. Any
+        other call runs the code under ``if``. The answer is recorded, and is the same everywhere in
+        the call.
 
         Raises:
             ValueError: if ``name`` is empty, or contains one of ``/~#<>``.

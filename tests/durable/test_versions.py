@@ -241,7 +241,7 @@ async def test_a_marker_lets_new_code_continue_a_call_it_would_have_left(store: 
 
 
 async def test_a_marker_that_was_decided_before_a_crash_stays_decided(store: CallStore) -> None:
-    """Its round has recorded an effect of the new way, which is no sign of the old one."""
+    """Its round has recorded an effect of the new code, which is no sign of the old code."""
     desk = at_version(book_patched, "2")
     with pytest.raises(ToolError):
         await asked(desk, CutAt(store, "end_round"))

@@ -1,4 +1,7 @@
-"""Markers: calls that passed a place before its code was changed take the old way, others the new one."""
+"""Markers: a call that passed a place before its code was changed runs the old code there.
+
+Every other call runs the new code.
+"""
 
 from __future__ import annotations
 
@@ -318,7 +321,7 @@ async def test_records_of_a_lost_race_mark_no_passed_place() -> None:
 
 
 async def test_a_task_in_the_background_that_lags_behind_is_not_waited_for() -> None:
-    """It may go on for ever. The old way is safe, and is recorded."""
+    """The task may run for ever. The call safely runs the old code, and records the decision."""
     lag = asyncio.Event()
 
     def version(call: Deployed) -> Body:
@@ -395,7 +398,7 @@ async def test_a_hot_run_of_a_new_call_takes_the_new_way() -> None:
 async def test_a_hot_run_waits_for_the_replay_of_others_and_not_for_their_work(
     passed: bool, delay: float, way: bool
 ) -> None:
-    """It has no round that ends when nothing goes on. The old way is safe."""
+    """A hot run has no round that ends when all strands wait. The old code is safe."""
 
     def version(call: Deployed) -> Body:
         async def other() -> Any:

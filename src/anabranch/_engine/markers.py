@@ -1,13 +1,13 @@
 """Markers decide whether a call runs the old code or the new code at a change of its code.
 
-A call that comes to a marker for the first time takes the new way. A call that passed the place
-before the marker existed takes the old way. The record has no entry for such a place, so the other
-entries decide:
+A call that comes to a marker for the first time runs the new code. A call that passed the place before
+the marker existed runs the old code. The record holds no entry for a place without a marker, so the
+other entries decide. A run that still has entries ahead is at a place that the call passed before.
 
-    an entry comes after the place, in the same branch or task          old way
-    the run has passed every entry                                      new way
+    an entry comes after the place, in the same branch or task          old code
+    the run has passed every entry                                      new code
     other branches or tasks are still replaying entries                 wait for them
-    these cannot continue, or take longer than the round's patience     old way
+    these cannot continue, or take longer than the round's patience     old code
 
 The last two rows make the decision independent of the order in which branches and tasks run. The
 decision is recorded before the body sees it, for the whole call.

@@ -18,7 +18,8 @@ from anabranch.memory import Draft, ReasoningBank
 from anabranch.stores import open_branch_store, open_memory_store
 from tests.cli.running import Run
 from tests.docs.pages import ROOT
-from tests.folding.watched import PROMPT, Watched
+from tests.folding.hosts import TASK
+from tests.folding.watched import Watched
 
 BRANCH_TOOLS = ["branch_create", "branch_return", "branch_status", "branch_report"]
 
@@ -151,7 +152,7 @@ async def test_a_folding_server_closes_branches_in_time(monkeypatch: pytest.Monk
     made = ServerRecipe(
         (), None, ("k" * 32,), Persistence(None), agent_tools=AgentTools(folding=True)
     ).make_server()
-    await watched.service.create(**PROMPT, timeout_seconds=1)
+    await watched.service.create(**TASK, timeout_seconds=1)
     watched.clock.advance(2)
     async with asyncio.timeout(20), made.around:
         await watched.ended.wait()

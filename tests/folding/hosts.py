@@ -6,7 +6,7 @@ from mcp import Client
 from mcp_types import CallToolResult
 
 ERAS = {"modern": "2026-07-28", "handshake": "legacy"}
-TASK = {"description": "Find it", "prompt": "Look everywhere."}
+TASK: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
 
 
 class Host:

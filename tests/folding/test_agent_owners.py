@@ -12,8 +12,7 @@ from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.memory import MemoryTrees
 from tests.folding.harness import create, heard, in_branch, returns
-
-PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
+from tests.folding.hosts import TASK
 
 
 async def said_in(branches: BranchService, thread: Thread, decide: Any) -> str:
@@ -35,7 +34,7 @@ async def test_the_conversations_of_one_person_share_its_open_branches() -> None
     limits = FoldingSettings(max_concurrent_per_caller=2)
     branches = BranchService(open_branch_store("memory:"), settings=limits, clock=ManualClock())
     for _ in range(2):
-        await branches.of("bob").create(**PROMPT)
+        await branches.of("bob").create(**TASK)
     assert "FOLD013" in await said_in(branches, Thread("t1", 0.0, owner="bob"), once)
     assert await said_in(branches, Thread("t2", 0.0, owner="ida"), once) == "done"
     assert await said_in(branches, Thread("t3", 0.0), once) == "done"
@@ -47,7 +46,7 @@ async def test_the_conversations_of_one_person_share_its_open_branches() -> None
 async def test_the_id_of_a_thread_cannot_name_the_session_of_another(owner: str | None) -> None:
     """A client chooses it, so it may look like the name of any session in the store."""
     branches = BranchService(open_branch_store("memory:"), clock=ManualClock())
-    theirs: Branch = (await branches.of("bob").create(**PROMPT, session_id="main")).branch
+    theirs: Branch = (await branches.of("bob").create(**TASK, session_id="main")).branch
 
     def looking(request: SampleRequest) -> Any:
         if request.messages[-1].text == "go":

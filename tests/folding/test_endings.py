@@ -32,10 +32,10 @@ from tests.folding.harness import (
     returns,
     talk,
 )
+from tests.folding.hosts import TASK
 from tests.folding.passing_on import PassingOn
 
 FORCED = "(forced to return)"
-PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
 
 
 # -- the warning -----------------------------------------------------------------------------
@@ -302,9 +302,9 @@ async def test_a_branch_out_of_time_teaches_from_its_work() -> None:
 async def test_however_a_branch_ends_it_is_learned_from_once(how: str) -> None:
     memories, clock = Learning(), ManualClock()
     service = BranchService(open_branch_store("memory:"), memory=memories, clock=clock)
-    outer = (await service.create(**PROMPT, budget=1_000)).branch
+    outer = (await service.create(**TASK, budget=1_000)).branch
     made = await service.create(
-        **PROMPT, budget=300, timeout_seconds=9, extract_memory=True, session_id=outer.session_id
+        **TASK, budget=300, timeout_seconds=9, extract_memory=True, session_id=outer.session_id
     )
     name = made.branch.id
     if how == "charge":
@@ -338,8 +338,8 @@ async def test_a_host_of_another_kind_asks_for_it_when_it_creates_a_branch() -> 
         settings=FoldingSettings(max_depth=1),
     )
     branch_create = folding_tools(service)[0]
-    await run_tool(branch_create, {**PROMPT, "extract_memory": True}, MockClient())
-    await run_tool(branch_create, {**PROMPT}, MockClient())
+    await run_tool(branch_create, {**TASK, "extract_memory": True}, MockClient())
+    await run_tool(branch_create, {**TASK}, MockClient())
     clock.advance(1_000)
     await service.expire()
     [(branch, _)] = memories.queued

@@ -21,9 +21,9 @@ from anabranch.folding import (
 from anabranch.folding import _memory as injection
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
+from tests.folding.hosts import TASK
 from tests.patience import PATIENCE
 
-PROMPT: Any = {"description": "Find it", "prompt": "Look everywhere."}
 SOON = FoldingSettings(memory_timeout_seconds=0.02)
 ITEM = InjectedItem(id="m1", title="Doors", content="Knock.", tokens=9, scope="team")
 
@@ -99,7 +99,7 @@ async def test_a_branch_begins_and_ends_without_a_memory_that_hangs(
     service = BranchService(open_branch_store("memory:"), settings=SOON, memory=memory)
     try:
         with anyio.fail_after(PATIENCE), caplog.at_level(logging.ERROR, "anabranch.folding"):
-            created = await service.create(**PROMPT)
+            created = await service.create(**TASK)
             assert (created.injected, created.branch.status) == ((), "active")
             returned = await service.complete(
                 "ok", branch_id=created.branch.id, extract_memory=True
@@ -113,10 +113,10 @@ async def test_a_branch_begins_and_ends_without_a_memory_that_hangs(
 async def test_a_creation_does_not_wait_until_others_that_time_has_ended_are_learned_from() -> None:
     clock, memory = ManualClock(), Hangs()
     service = BranchService(open_branch_store("memory:"), settings=SOON, memory=memory, clock=clock)
-    old = (await service.create(**PROMPT, timeout_seconds=1, extract_memory=True)).branch
+    old = (await service.create(**TASK, timeout_seconds=1, extract_memory=True)).branch
     clock.advance(2)
     with anyio.fail_after(injection.LEARNING / 2):
-        await service.create(**PROMPT)
+        await service.create(**TASK)
         found = await service.status(branch_id=old.id)
         assert found is not None
         assert found.status == "timeout"
@@ -133,17 +133,17 @@ async def test_a_memory_that_hangs_on_is_not_asked_again_until_it_answers(
     memory = SwallowsCancellation()
     service = BranchService(open_branch_store("memory:"), settings=SOON, memory=memory)
     for number in range(6):
-        await service.of(f"caller {number}").create(**PROMPT)
+        await service.of(f"caller {number}").create(**TASK)
     assert memory.asked == 3
     memory.over.set()
     await left_alone(service)
-    assert (await service.create(**PROMPT)).injected == [ITEM]
+    assert (await service.create(**TASK)).injected == [ITEM]
 
 
 async def test_a_creation_that_is_cancelled_leaves_no_request_to_the_memory() -> None:
     memory = Hangs()
     service = BranchService(open_branch_store("memory:"), memory=memory)
-    creating = asyncio.ensure_future(service.create(**PROMPT))
+    creating = asyncio.ensure_future(service.create(**TASK))
     await memory.began.wait()
     creating.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -173,7 +173,7 @@ async def test_each_caller_has_the_memory_that_is_theirs() -> None:
     memory = Callers()
     service = BranchService(open_branch_store("memory:"), memory=memory)
     for view in (service, service.of(""), service.of("ann"), service.of("bo")):
-        created = await view.create(**PROMPT)
+        created = await view.create(**TASK)
         assert created.injected == [ITEM]
         await view.complete("ok", branch_id=created.branch.id, extract_memory=True)
     assert memory.asked == [None, None, None, None, "ann", "ann", "bo", "bo"]
@@ -182,4 +182,4 @@ async def test_each_caller_has_the_memory_that_is_theirs() -> None:
 async def test_a_branch_begins_without_a_memory_that_cannot_be_found() -> None:
     failing: MemoryOfCallers = Fails()
     service = BranchService(open_branch_store("memory:"), memory=failing)
-    assert (await service.of("ann").create(**PROMPT)).injected == ()
+    assert (await service.of("ann").create(**TASK)).injected == ()

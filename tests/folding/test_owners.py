@@ -12,9 +12,9 @@ from anabranch.folding import BranchService, FoldingError, Status
 from anabranch.folding._admission import Owner, account_name, shown_name
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
+from tests.folding.hosts import TASK
 
-PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
-GIVEN: dict[str, Any] = {**PROMPT, "message": "mine", "tokens": 1, "reason": "mine"}
+GIVEN: dict[str, Any] = {**TASK, "message": "mine", "tokens": 1, "reason": "mine"}
 NAMES = {"branch_id", "session_id", "parent_branch_id"}
 CALLERS = ["ida", "", "ida "]
 
@@ -51,8 +51,8 @@ async def test_a_branch_of_another_user_looks_like_none(method: str, caller: str
     store, clock = open_branch_store("memory:"), ManualClock()
     host = BranchService(store, clock=clock)
     owner, other = host.of("bob"), host.of(caller)
-    made = (await owner.create(**PROMPT, session_id="main")).branch
-    inner = (await owner.create(**PROMPT, session_id="main")).branch
+    made = (await owner.create(**TASK, session_id="main")).branch
+    inner = (await owner.create(**TASK, session_id="main")).branch
     before = await store.branches(made.session_id)
     ids = {
         "branch_id": [made.id, inner.id],
@@ -84,7 +84,7 @@ async def test_a_caller_counts_only_its_own_expired_branches() -> None:
     """Excludes that a caller learns how many branches others have had."""
     clock = ManualClock()
     host = BranchService(open_branch_store("memory:"), clock=clock)
-    made = (await host.of("bob").create(**PROMPT)).branch
+    made = (await host.of("bob").create(**TASK)).branch
     clock.advance(400)
     assert await host.of("ida").expire() == 0
     timeout: Status = "timeout"

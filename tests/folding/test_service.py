@@ -22,8 +22,7 @@ from anabranch.folding import (
 )
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
-
-PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
+from tests.folding.hosts import TASK
 
 
 class Folding:
@@ -42,7 +41,7 @@ class Folding:
         )
 
     async def create(self, **given: Any) -> Branch:
-        return (await self.service.create(**{**PROMPT, **given})).branch
+        return (await self.service.create(**{**TASK, **given})).branch
 
     @property
     def happened(self) -> list[str]:
@@ -63,7 +62,7 @@ async def refusal(doing: Any, code: str) -> str:
 async def test_a_branch_begins_with_the_defaults_and_ends_with_its_message() -> None:
     """Excludes two counts of depth (the first is 1), and a duration that begins at the return."""
     folding = Folding()
-    created = await folding.service.create(**PROMPT)
+    created = await folding.service.create(**TASK)
     branch = created.branch
     assert branch.id.startswith("br_")
     assert (branch.status, branch.depth, branch.parent_id) == ("active", 1, None)
@@ -137,7 +136,7 @@ async def test_the_record_is_live_and_unused_tokens_are_refunded() -> None:
     folding = Folding()
     outer = await folding.create(budget=5_000)
     inner = await folding.service.create(
-        **PROMPT, budget=1_000, parent_branch_id=outer.id, inject_memories=False
+        **TASK, budget=1_000, parent_branch_id=outer.id, inject_memories=False
     )
     assert inner.parent_budget_remaining == 5_000 - 1_000 - outer.budget_used
     await folding.service.charge(300, branch_id=inner.branch.id)
@@ -366,11 +365,11 @@ async def test_a_branch_begins_with_memories_that_fit_and_are_charged() -> None:
     """Excludes options that are accepted and ignored: memories at the start, one at the return."""
     folding, memories = Folding(), Memories()
     service = folding.restarted(memory=memories)
-    created = await service.create(**PROMPT, budget=1_000)
+    created = await service.create(**TASK, budget=1_000)
     assert [item.id for item in created.injected] == ["m2"]
     assert created.branch.injected_memories == ("m2",)
     assert created.branch.status == "active"
-    plain = await service.create(**PROMPT, budget=1_000, inject_memories=False)
+    plain = await service.create(**TASK, budget=1_000, inject_memories=False)
     assert created.branch.budget_used == plain.branch.budget_used + 150
     returned = await service.complete("ok", branch_id=created.branch.id, extract_memory=True)
     assert returned.memory_queued
@@ -383,7 +382,7 @@ async def test_a_host_that_reports_leaves_its_last_report_to_the_memory() -> Non
     memories = Memories()
     service = Folding().restarted(memory=memories)
     for transcript in ("", "All of it."):
-        branch = (await service.create(**PROMPT)).branch
+        branch = (await service.create(**TASK)).branch
         await service.charge(1, branch_id=branch.id, partial="Half of it.")
         await service.complete(
             "ok", branch_id=branch.id, extract_memory=True, transcript=transcript
@@ -393,7 +392,7 @@ async def test_a_host_that_reports_leaves_its_last_report_to_the_memory() -> Non
 
 async def test_a_memory_that_fails_does_not_fail_the_branch() -> None:
     service = Folding().restarted(memory=Memories(fails=True))
-    created = await service.create(**PROMPT)
+    created = await service.create(**TASK)
     assert (created.injected, created.branch.status) == ((), "active")
     returned = await service.complete("ok", branch_id=created.branch.id, extract_memory=True)
     assert returned.memory_queued is False
@@ -423,5 +422,5 @@ async def test_a_listener_that_fails_is_logged_and_changes_nothing(
         raise KeyError(event.kind)
 
     service = BranchService(open_branch_store("memory:"), listener=listen)
-    assert (await service.create(**PROMPT)).branch.status == "active"
+    assert (await service.create(**TASK)).branch.status == "active"
     assert "the listener failed at created" in caplog.text

@@ -1,7 +1,6 @@
 """A caller's sessions have a share of the open branches together, so that others find room."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -15,8 +14,8 @@ from anabranch.folding import (
 )
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
+from tests.folding.hosts import TASK
 
-PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
 LIMITS = FoldingSettings(
     max_concurrent_per_caller=3, max_concurrent_per_instance=6, delete_after_seconds=3_600
 )
@@ -29,9 +28,7 @@ def store() -> BranchStore:
 
 async def opened(service: BranchService) -> list[Branch]:
     """As many branches as the service opens, each in a session of its own."""
-    made = await asyncio.gather(
-        *(service.create(**PROMPT) for _ in range(6)), return_exceptions=True
-    )
+    made = await asyncio.gather(*(service.create(**TASK) for _ in range(6)), return_exceptions=True)
     refusals = [each for each in made if isinstance(each, BaseException)]
     assert refusals
     assert all(isinstance(each, TooManyBranchesError) for each in refusals), refusals
@@ -57,8 +54,8 @@ async def test_whatever_ends_a_branch_gives_its_place_back(store: BranchStore) -
     assert len(await opened(bob)) == 2
     clock.advance(400)
     await host.expire()
-    outer = (await bob.create(**PROMPT)).branch
-    await bob.create(**PROMPT, parent_branch_id=outer.id)
+    outer = (await bob.create(**TASK)).branch
+    await bob.create(**TASK, parent_branch_id=outer.id)
     assert len(await opened(bob)) == 1
     await host.force(outer.id, "its children, too")
     assert len(await opened(bob)) == 2
@@ -70,9 +67,7 @@ async def test_a_share_outlives_the_deletion_of_old_records(store: BranchStore) 
     clock = ManualClock()
     settings = LIMITS.model_copy(update={"max_timeout_seconds": 90_000})
     host = BranchService(store, settings, clock=clock)
-    made = [
-        (await host.of("bob").create(**PROMPT, timeout_seconds=80_000)).branch for _ in range(3)
-    ]
+    made = [(await host.of("bob").create(**TASK, timeout_seconds=80_000)).branch for _ in range(3)]
     clock.advance(20_000)
     await host.expire()
     assert await opened(host.of("bob")) == []
@@ -95,9 +90,9 @@ async def test_a_share_outlives_the_deletion_of_old_records(store: BranchStore) 
 async def test_callers_that_are_not_distinguished_have_no_share(store: BranchStore) -> None:
     """All of them would have one together."""
     for service in (BranchService(store, LIMITS), BranchService(store, LIMITS).of("")):
-        made = [(await service.create(**PROMPT)).branch for _ in range(6)]
+        made = [(await service.create(**TASK)).branch for _ in range(6)]
         with pytest.raises(TooManyBranchesError, match="instance"):
-            await service.create(**PROMPT)
+            await service.create(**TASK)
         for branch in made:
             await service.complete("done", branch_id=branch.id)
     await store.close()
@@ -106,10 +101,10 @@ async def test_callers_that_are_not_distinguished_have_no_share(store: BranchSto
 async def test_a_refusal_takes_nothing_of_a_share(store: BranchStore) -> None:
     """A refusal is committed, with what time has closed before it."""
     host = BranchService(store, LIMITS, clock=ManualClock())
-    made = [(await host.create(**PROMPT)).branch for _ in range(6)]
+    made = [(await host.create(**TASK)).branch for _ in range(6)]
     for _ in range(4):
         with pytest.raises(TooManyBranchesError, match="instance"):
-            await host.of("bob").create(**PROMPT)
+            await host.of("bob").create(**TASK)
     for branch in made:
         await host.complete("done", branch_id=branch.id)
     assert len(await opened(host.of("bob"))) == 3

@@ -5,9 +5,8 @@ from typing import Any
 
 from anabranch.folding import BranchEvent, BranchService
 from anabranch.testing import ManualClock
+from tests.folding.hosts import TASK
 from tests.folding.passing_on import PassingOn
-
-PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
 
 
 class Watched:
@@ -27,7 +26,7 @@ class Watched:
 
     async def ends(self) -> None:
         """Return when a branch of one second was closed, which nothing looks at."""
-        await self.service.create(**PROMPT, timeout_seconds=1)
+        await self.service.create(**TASK, timeout_seconds=1)
         async with asyncio.timeout(20), self.clock.running():
             await self.ended.wait()
         assert self.kinds == ["created", "timeout"]

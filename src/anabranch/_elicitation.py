@@ -216,6 +216,14 @@ def describe(error: ValidationError, whole: str = "answer") -> str:
     )
 
 
+def describe_entry(error: ValidationError, name: str) -> str:
+    """Return the first problem in a list of entries: ``answer 2, field 'key': …``."""
+    problem = error.errors(include_url=False, include_input=False)[0]
+    number, *field = problem["loc"]
+    where = f", field {'.'.join(map(str, field))!r}" if field else ""
+    return f"{name} {int(number) + 1}{where}: {reason_of(problem)}."
+
+
 def reason_of(problem: ErrorDetails) -> str:
     """Return the reason why a value does not fit; the text of an author's validator stays unchanged."""
     match problem["type"]:

@@ -78,7 +78,7 @@ def test_a_wrong_entry_is_named_with_its_field(
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, "Cannot read the answers"), ("[", "are not JSON"), ("{}", "must be a JSON list")],
+    [(None, "Cannot read the answer file"), ("[", "is not JSON"), ("{}", "must be a JSON list")],
 )
 def test_a_file_without_answers_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
     file = tmp_path / "answers.json"

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError, model_validator
 
-from anabranch._elicitation import reason_of
-from anabranch._media_types import decoded
+from anabranch._elicitation import describe_entry
 from anabranch._terminal.exits import UsageError
-from anabranch._text import read_json
+from anabranch._text import read_json_list
 from anabranch.messages import ElicitReply, SampleReply, TextBlock
 
 Kind: TypeAlias = Literal["elicit", "sample"]
@@ -64,24 +63,12 @@ class Answers:
         try:
             self._unused = _FILE.validate_python(entries)
         except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False)[0]
-            number, *field = problem["loc"]
-            where = f", field {'.'.join(map(str, field))!r}" if field else ""
-            raise UsageError(
-                f"{name}: answer {int(number) + 1}{where}: {reason_of(problem)}. {FORMS}"
-            ) from error
+            raise UsageError(f"{name}: {describe_entry(error, 'answer')} {FORMS}") from error
 
     @classmethod
     def from_file(cls, path: Path) -> Answers:
-        try:
-            entries: object = read_json(decoded(path.read_bytes()))
-        except OSError as error:
-            raise UsageError(f"Cannot read the answers in {path}: {error.strerror}.") from error
-        except ValueError as error:
-            raise UsageError(f"The answers in {path} are not JSON: {error}.") from error
-        if not isinstance(entries, list):
-            raise UsageError(f"The answers in {path} must be a JSON list.")
-        return cls(cast("list[object]", entries), str(path))
+        """Return the answers in ``path``, a JSON list."""
+        return cls(read_json_list(path, "answer file", UsageError), str(path))
 
     @property
     def samples(self) -> bool:

@@ -18,5 +18,6 @@ from anabranch._text.json_text import (
     number_problem,
     read_json,
     read_json_at,
+    read_json_list,
     require_shallow,
 )

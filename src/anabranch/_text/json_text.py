@@ -15,7 +15,10 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from anabranch._media_types import decoded
 
 DEEPEST = 100
 """Maximum depth of lists and objects; messages add further levels."""
@@ -43,6 +46,21 @@ def read_json(text: str) -> Any:  # noqa: ANN401 - any JSON
         return _checked(json.loads(text))
     except RecursionError:
         raise TooDeepError from None
+
+
+def read_json_list(path: Path, name: str, error: type[Exception]) -> list[Any]:
+    """Return the list in the JSON file ``path``; an ``error`` calls the file ``name``, and its path."""
+    try:
+        value: object = read_json(decoded(path.read_bytes()))
+    except OSError as problem:
+        raise error(
+            f"Cannot read the {name} {path}: {problem.strerror}. Check the path."
+        ) from problem
+    except ValueError as problem:
+        raise error(f"The {name} {path} is not JSON: {problem}.") from problem
+    if not isinstance(value, list):
+        raise error(f"The {name} {path} must be a JSON list.")
+    return cast("list[object]", value)
 
 
 def read_json_at(text: str, at: int) -> tuple[Any, int]:

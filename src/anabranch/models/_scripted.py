@@ -6,13 +6,13 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from anabranch._asking import estimate_tokens
-from anabranch._media_types import decoded
-from anabranch._text import encodable, read_json
+from anabranch._elicitation import describe_entry
+from anabranch._text import encodable, read_json_list
 from anabranch.messages import (
     Block,
     Message,
@@ -84,17 +84,7 @@ class ScriptedModel:
         Raises:
             ModelError: if the file cannot be read, or is not a script.
         """
-        try:
-            entries: object = read_json(decoded(path.read_bytes()))
-        except OSError as error:
-            raise ModelError(
-                f"Cannot read the model script {path}: {error.strerror}. Check the path."
-            ) from error
-        except ValueError as error:
-            raise ModelError(f"The model script {path} is not JSON: {error}.") from error
-        if not isinstance(entries, list):
-            raise ModelError(f"The model script {path} must be a JSON list of replies.")
-        return cls(cast("list[dict[str, Any]]", entries), f"script:{path}")
+        return cls(read_json_list(path, "model script", ModelError), f"script:{path}")
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Return the next matching reply, with an estimate of its usage.
@@ -156,10 +146,7 @@ def _checked(replies: list[Any], name: str) -> tuple[Reply, ...]:
     try:
         checked = _SCRIPT.validate_python(replies)
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
-        number, *field = problem["loc"]
-        where = f", field {'.'.join(map(str, field))!r}" if field else ""
-        raise ModelError(f"{name}: reply {int(number) + 1}{where}: {problem['msg']}.") from error
+        raise ModelError(f"{name}: {describe_entry(error, 'reply')}") from error
     for number, reply in enumerate(checked, 1):
         if reply.text is None and not reply.tool_calls:
             raise ModelError(f"{name}: reply {number} needs 'text' or 'tool_calls'.")

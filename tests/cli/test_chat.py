@@ -80,6 +80,11 @@ def test_without_a_model_tools_run_and_a_message_is_stored(desk: Desk) -> None:
     assert done.stdout == "All right.\n"
 
 
+def test_an_empty_name_of_a_model_is_no_model(desk: Desk) -> None:
+    done = desk.lead(TARGET, "--model", "", lines="/book place=Ulm\n/answer ok=true")
+    assert (done.returncode, done.stdout) == (0, "Ulm: accept\n")
+
+
 def test_a_tool_that_samples_without_a_model_and_without_a_terminal_fails(desk: Desk) -> None:
     for line in ("/think about=rivers", "/ponder"):
         done = desk.lead(TARGET, lines=line)

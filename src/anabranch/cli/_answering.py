@@ -11,8 +11,8 @@ from anabranch._terminal import UsageError
 from anabranch._text import read_json
 
 if TYPE_CHECKING:
-    from anabranch._asking import Sampler
     from anabranch._terminal import Answers, Console, Respondent
+    from anabranch.models import StreamingSampler
 
 
 def new_respondent(console: Console, model: str | None, answers: Path | None) -> Respondent:
@@ -21,13 +21,14 @@ def new_respondent(console: Console, model: str | None, answers: Path | None) ->
     return Respondent(console, sampler=open_sampler(model), answers=read_answers(answers))
 
 
-def open_sampler(model: str | None) -> Sampler | None:
+def open_sampler(model: str | None, *, cache: bool = False) -> StreamingSampler | None:
+    """Return the model called ``model``; ``None`` without a name, also an empty one."""
     if not model:
         return None
     from anabranch.models import ModelError, open_model
 
     try:
-        return open_model(model)
+        return open_model(model, cache=cache)
     except ModelError as error:
         raise UsageError(str(error)) from error
 

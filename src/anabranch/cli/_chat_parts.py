@@ -97,13 +97,6 @@ def parts_around(
     return ChatParts(offered, model, calls, trees, wakes, bank, turn.memory, learner, named)
 
 
-def opened_model(name: str | None) -> AgentModel | None:
-    try:
-        return None if name is None else open_model(name, cache=True)
-    except ModelError as error:
-        raise UsageError(str(error)) from error
-
-
 def game() -> Plugin[Outcome]:
     """Return the card game, with cards to click in the page; the server keeps the winning card."""
     module = Path(__file__).with_name("pick_card.mjs")

@@ -33,12 +33,12 @@ from anabranch.chat import (
     run_lines,
     send,
 )
+from anabranch.cli._answering import open_sampler
 from anabranch.cli._chat_parts import (
     ChatModels,
     ChatParts,
     OfferedTool,
     WithoutModel,
-    opened_model,
     parts_around,
 )
 from anabranch.cli._option_groups import TurnOptions
@@ -101,7 +101,7 @@ def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
 
 async def chat(options: ChatOptions, tools: Sequence[OfferedTool], console: Console) -> None:
     respondent = Respondent(console)
-    model = opened_model(options.model) or WithoutModel(respondent)
+    model = open_sampler(options.model, cache=True) or WithoutModel(respondent)
     parts = parts_around(
         tools,
         model,

@@ -221,7 +221,8 @@ def dev_command(
     from anabranch._terminal import Console, log_to_stderr
     from anabranch.agents import BranchSelf
     from anabranch.chat import make_chat_app
-    from anabranch.cli._chat_parts import WithoutModel, opened_model
+    from anabranch.cli._answering import open_sampler
+    from anabranch.cli._chat_parts import WithoutModel
     from anabranch.cli._endpoint import Endpoint
     from anabranch.cli._http_server import Bounds, serve_app
     from anabranch.cli._reloading import ReloadedTools
@@ -234,7 +235,7 @@ def dev_command(
     endpoint.check()
     _check_sources(targets)
     tools = ReloadedTools(targets, console)
-    leads = opened_model(model) or WithoutModel()
+    leads = open_sampler(model, cache=True) or WithoutModel()
     try:
         calls, tree = open_stores(store or "memory:")
     except StoreError as error:

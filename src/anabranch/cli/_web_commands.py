@@ -51,6 +51,7 @@ class AgentOptions:
 
     def parts(self, targets: tuple[str, ...]) -> ChatParts:
         from anabranch.cli import _chat_parts as chat
+        from anabranch.cli._answering import open_sampler
 
         tools = chat.tools_of(targets, self.turn)
         if not (targets or self.turn.header or self.turn.env):
@@ -58,7 +59,7 @@ class AgentOptions:
         without = chat.WithoutModel() if targets else chat.DemoModel()
         return chat.parts_around(
             tools,
-            chat.opened_model(self.model) or without,
+            open_sampler(self.model, cache=True) or without,
             name=self.model,
             store=self.store,
             turn=self.turn,

@@ -11,7 +11,13 @@ from anabranch._lazy import lazy_names
 if TYPE_CHECKING:
     from anabranch._terminal.answer_file import Answers, names_of
     from anabranch._terminal.console import Console
-    from anabranch._terminal.exits import CommandError, FailedError, LeftError, UsageError
+    from anabranch._terminal.exits import (
+        CommandError,
+        FailedError,
+        LeftError,
+        UsageError,
+        failing_as,
+    )
     from anabranch._terminal.forms import DismissedError, ask_consent, ask_form, ask_text
     from anabranch._terminal.interrupts import (
         STILL_RUNNING,
@@ -30,7 +36,7 @@ else:
         {
             ".answer_file": "Answers names_of",
             ".console": "Console",
-            ".exits": "CommandError FailedError LeftError UsageError",
+            ".exits": "CommandError FailedError LeftError UsageError failing_as",
             ".forms": "DismissedError ask_consent ask_form ask_text",
             ".interrupts": (
                 "STILL_RUNNING handled_by on_interrupt run_command signals_restored woken_by_signals"

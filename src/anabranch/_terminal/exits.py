@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 
 
 class CommandError(Exception):
@@ -29,3 +31,12 @@ class UsageError(CommandError):
     """The user gave wrong options or arguments. The command called no tool."""
 
     status = 2
+
+
+@contextmanager
+def failing_as(failure: type[CommandError], *errors: type[Exception]) -> Generator[None]:
+    """End the command with ``failure`` after one of ``errors`` in the block, in its words."""
+    try:
+        yield
+    except errors as error:
+        raise failure(str(error)) from error

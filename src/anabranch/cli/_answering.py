@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from anabranch._schemas import misfits_of, read_pairs
-from anabranch._terminal import UsageError
+from anabranch._terminal import UsageError, failing_as
 from anabranch._text import read_json
 
 if TYPE_CHECKING:
@@ -27,10 +27,8 @@ def open_sampler(model: str | None, *, cache: bool = False) -> StreamingSampler 
         return None
     from anabranch.models import ModelError, open_model
 
-    try:
+    with failing_as(UsageError, ModelError):
         return open_model(model, cache=cache)
-    except ModelError as error:
-        raise UsageError(str(error)) from error
 
 
 def read_answers(path: Path | None) -> Answers | None:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from anabranch._aio import run_shielded
 from anabranch._asking import Capabilities, Sampler
-from anabranch._terminal import NO_MODEL, FailedError, Respondent, UsageError
+from anabranch._terminal import NO_MODEL, FailedError, Respondent, UsageError, failing_as
 from anabranch.agents import AgentTool, BranchSelf, Folding, RemoteTools, ToolChoice, ToolSource
 from anabranch.agents import Model as AgentModel
 from anabranch.chat import Plugin, make_plugin
@@ -83,11 +83,9 @@ def parts_around(
 ) -> ChatParts:
     url, learner = store_url(store), open_sampler(name) if turn.memory else None
     wakes = open_engine(engine, url)
-    try:
+    with failing_as(UsageError, StoreError, ValueError):
         named = checked_version(version) if version else None
         calls, trees = open_stores(url)
-    except (StoreError, ValueError) as error:
-        raise UsageError(str(error)) from error
     bank = open_bank(trees) if turn.memory or turn.folding else None
     offered = [*tools]
     if turn.folding:
@@ -120,13 +118,11 @@ def tools_of(targets: Sequence[str], turn: TurnOptions = TurnOptions()) -> list[
         *(target for target in targets if is_server(target)),
         *found.connectable,
     ]
-    try:
-        sent, variables = headers_of(None, turn.header or ()), variables_of(turn.env or ())
-        if not (servers or sent or variables):
-            return [*tools]
+    sent, variables = headers_of(None, turn.header or ()), variables_of(turn.env or ())
+    if not (servers or sent or variables):
+        return [*tools]
+    with failing_as(UsageError, ValueError):
         remote = RemoteTools(*servers, headers=sent, env=variables, only=only, without=without)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
     return [*tools, remote]
 
 
@@ -141,10 +137,8 @@ async def connected(tools: Iterable[object]) -> AsyncGenerator[None]:
     async with AsyncExitStack() as stack:
         for each in tools:
             if isinstance(each, RemoteTools):
-                try:
+                with failing_as(FailedError, ToolError):
                     await stack.enter_async_context(each)
-                except ToolError as error:
-                    raise FailedError(str(error)) from error
         yield
 
 

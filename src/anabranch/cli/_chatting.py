@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from anabranch._aio import cancel_and_wait
-from anabranch._terminal import Console, FailedError, Respondent, UsageError
+from anabranch._terminal import Console, FailedError, Respondent, UsageError, failing_as
 from anabranch.agents import Agent, TurnLimits, ignore_event
 from anabranch.chat import (
     ChatAnswerer,
@@ -175,10 +175,8 @@ def _agent(options: ChatOptions, parts: ChatParts, user: ChatAnswerer, screen: C
 
 
 async def _thread_id(store: TreeStore, name: str) -> str:
-    try:
+    with failing_as(UsageError, AmbiguousIdError):
         found = await find_thread(store, name, without_owner=True)
-    except AmbiguousIdError as error:
-        raise UsageError(str(error)) from error
     if found is None and name == LATEST:
         raise UsageError("There is no conversation yet. Leave out --thread to start one.")
     if found is None and await store.thread(name) is not None:

@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from anabranch._terminal import Console, FailedError, Respondent, UsageError
+from anabranch._terminal import Console, FailedError, Respondent, UsageError, failing_as
 from anabranch.cli._answering import read_arguments
 from anabranch.cli._targets import is_server, load, no_such_tool
 from anabranch.errors import AnabranchError, InvalidArgumentsError, format_for_author
@@ -28,10 +28,8 @@ async def check(
     tools = choose_tools(target, name)
     found: dict[Finding, None] = {}
     for tool in tools:
-        try:
+        with failing_as(UsageError, NoSourceError):
             found.update(dict.fromkeys(check_tool(tool)))
-        except NoSourceError as error:
-            raise UsageError(str(error)) from error
     if respondent is not None:
         if len(tools) > 1:
             names = ", ".join(tool.name for tool in tools)
@@ -64,10 +62,8 @@ async def run(
     tool: Tool[Any], arguments: Mapping[str, Any], console: Console, respondent: Respondent
 ) -> list[Finding]:
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), failing_as(UsageError, InvalidArgumentsError):
             done = await rehearse(tool, arguments, respondent)
-    except InvalidArgumentsError as error:
-        raise UsageError(str(error)) from error
     finally:
         respondent.report_left()
     failure = done.last.error if done.last is not None else None

@@ -16,7 +16,7 @@ from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBounda
 
 from anabranch._asking import Sampler
 from anabranch._budget import UNLIMITED, Limits
-from anabranch._terminal import UsageError
+from anabranch._terminal import UsageError, failing_as
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._option_groups import AgentTools, Asking, Persistence
 from anabranch.cli._options import store_url
@@ -70,17 +70,13 @@ class ServerRecipe:
 
     def make_server(self) -> MadeServer:
         sampler = open_sampler(self.model)
-        try:
+        with failing_as(UsageError, ValueError):
             options = server_options(self.keys, sampler, self.persistence, self.asking, self.limits)
-        except ValueError as error:
-            raise UsageError(str(error)) from error
         url = self.persistence.store
         store: str | TreeStore | None = url
         if url and (self.agent_tools.memory or self.agent_tools.folding):
-            try:  # the branches share the connections of the calls
-                calls, store = open_stores(url)
-            except StoreError as error:
-                raise UsageError(str(error)) from error
+            with failing_as(UsageError, StoreError):
+                calls, store = open_stores(url)  # the branches share the connections of the calls
             options = replace(options, store=calls)
         with completed_by(options) as unused:
             found = load(self.targets)
@@ -171,10 +167,7 @@ def assemble_fastmcp(found: Found, options: ServerOptions) -> FastMCP[Any]:
 
 
 def assemble(found: Found, options: ServerOptions, name: str = "anabranch") -> MCPServer[Any]:
-    """Return a server with all tools: the first found, or a new one called ``name``.
-
-    Its own tools replace those of the same name in further servers.
-    """
+    """Return a server with all tools: the first found, or a new one called ``name``."""
     try:
         if not found.servers:
             return create_server(name, found.tools, version=found.version, options=options)

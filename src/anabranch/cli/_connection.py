@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from anabranch._aio import cancel_and_wait
 from anabranch._asking import Answerer
 from anabranch._budget import UNLIMITED, Limits
-from anabranch._terminal import CommandError, FailedError, UsageError
+from anabranch._terminal import CommandError, FailedError, UsageError, failing_as
 from anabranch.cli._call_trace import CallTrace, traced
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._stores import CALL_KEY, new_key
@@ -65,10 +65,8 @@ def server_of(
             raise UsageError(
                 "Limits are for a TARGET that anabranch serves. Leave them out for command:…."
             )
-        try:
+        with failing_as(UsageError, ValueError):
             return command_of(target, env)
-        except ValueError as error:
-            raise UsageError(str(error)) from error
     split_target(target)
     command, *arguments = [*_command(target), *_options_of(limits)]
     return StdioServerParameters(command=command, args=arguments, env=_environment())

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._asking import Sampler
-from anabranch._terminal import Console, UsageError
+from anabranch._terminal import Console, UsageError, failing_as
 from anabranch.errors import StoreError, needs_extra
 from anabranch.folding import BankMemory, BranchService, FoldingSettings
 from anabranch.memory import Distiller, Level, ReasoningBank, Scopes, Scrubber
@@ -33,10 +33,8 @@ def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBan
     except ValidationError as error:
         problem = error.errors()[0]["msg"]
         raise UsageError(f"--shared-memory {shared!r} is no name: {problem}.") from error
-    try:
+    with failing_as(UsageError, StoreError):
         memories = open_memory_store(store)
-    except StoreError as error:
-        raise UsageError(str(error)) from error
     writes: list[Level] | None = ["user", "project"] if shared else None
     return ReasoningBank(memories, scopes=scopes, writes=writes, scrubber=open_scrubber())
 
@@ -71,15 +69,13 @@ def open_branches(
     """Return the branches in ``store``, or in this process; they use the memory ``bank``."""
     if bank is not None and not learns:
         Console().say(_QUEUED)
-    try:
+    with failing_as(UsageError, OSError, ValueError, StoreError):
         return BranchService(
             open_branch_store(store or "memory:"),
             FoldingSettings.from_environment(),
             memory=None if bank is None else BankMemory(bank),
             scrub=open_scrubber().clean,
         )
-    except (OSError, ValueError, StoreError) as error:
-        raise UsageError(str(error)) from error
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from anabranch._terminal import Console, UsageError
+from anabranch._terminal import Console, UsageError, failing_as
 from anabranch.agents import AgentTool, CalledTool, Outcome, RemoteTools, failed
 from anabranch.cli._chat_parts import check_names
 from anabranch.cli._targets import Found, load
@@ -110,10 +110,8 @@ class ReloadedTools:
 
     async def _connect(self, found: Found) -> None:
         remote = RemoteTools(*found.connectable)
-        try:
+        with failing_as(UsageError, ToolError):
             await remote.__aenter__()
-        except ToolError as error:
-            raise UsageError(str(error)) from error
         before, self._remote = self._remote, remote
         await before.aclose()
 

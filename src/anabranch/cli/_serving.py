@@ -17,7 +17,14 @@ import anyio
 from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 
-from anabranch._terminal import CommandError, Console, FailedError, UsageError, log_to_stderr
+from anabranch._terminal import (
+    CommandError,
+    Console,
+    FailedError,
+    UsageError,
+    failing_as,
+    log_to_stderr,
+)
 from anabranch._text import printable
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._combined_server import (
@@ -96,9 +103,8 @@ async def _serve_stdio(server: AnyServer, around: AbstractAsyncContextManager[ob
 async def _require_store(url: str) -> None:
     store = open_store(url)
     try:
-        await store.find("")
-    except StoreError as error:
-        raise FailedError(str(error)) from error
+        with failing_as(FailedError, StoreError):
+            await store.find("")
     finally:
         await store.close()
 

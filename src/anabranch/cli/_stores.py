@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
-from anabranch._terminal import FailedError, UsageError, run_command
+from anabranch._terminal import FailedError, UsageError, failing_as, run_command
 from anabranch.cli._options import data_folder, store_url
 from anabranch.errors import StoreError, needs_extra
 
@@ -117,17 +117,13 @@ def with_store(
     *failures: type[Exception],
 ) -> T:
     """Open a store, return ``work(store)``, and close it; ``failures`` fail the command."""
-    expected: tuple[type[Exception], ...] = (StoreError, *failures)
 
     async def run() -> T:
-        try:
+        with failing_as(UsageError, StoreError):
             store = opened(store_url(url))
-        except StoreError as error:
-            raise UsageError(str(error)) from error
         try:
-            return await work(store)
-        except expected as error:
-            raise FailedError(str(error)) from error
+            with failing_as(FailedError, StoreError, *failures):
+                return await work(store)
         finally:
             await store.close()
 
@@ -150,10 +146,8 @@ def open_engine(name: str | None, store: str) -> Engine | None:
         url = store
     with needs_extra("dbos", "The engine", UsageError):
         from anabranch.engines import DBOSEngine
-    try:
+    with failing_as(UsageError, StoreError):
         return DBOSEngine(url, schema=schema)
-    except StoreError as error:
-        raise UsageError(str(error)) from error
 
 
 def _schema_of(name: str) -> tuple[str, str, str]:

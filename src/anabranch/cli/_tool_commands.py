@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from anabranch._terminal import UsageError
+from anabranch._terminal import UsageError, failing_as
 from anabranch.cli._options import (
     STORE,
     AnswersFile,
@@ -236,10 +236,8 @@ def dev_command(
     _check_sources(targets)
     tools = ReloadedTools(targets, console)
     leads = open_sampler(model, cache=True) or WithoutModel()
-    try:
+    with failing_as(UsageError, StoreError):
         calls, tree = open_stores(store or "memory:")
-    except StoreError as error:
-        raise UsageError(str(error)) from error
     app = make_chat_app(
         tree,
         leads,

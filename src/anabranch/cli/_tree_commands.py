@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeVar
 
 from cyclopts import App, Parameter
 
-from anabranch._terminal import FailedError, UsageError
+from anabranch._terminal import FailedError, UsageError, failing_as
 from anabranch.cli._commands import command_group, example
 from anabranch.cli._options import AsJson, Limit, Store, Yes
 from anabranch.cli._output import confirm, print_either, print_json, print_text
@@ -242,10 +242,8 @@ def _losses(tree: Tree, first: str | None) -> str:
 
 
 def _found(tree: Tree, node: str) -> str:
-    try:
+    with failing_as(FailedError, AmbiguousIdError):
         found = find_node(tree, node)
-    except AmbiguousIdError as error:
-        raise FailedError(str(error)) from error
     if found is None:
         raise FailedError(
             f"The thread {tree.thread.id!r} has no node {node!r}. Give an id, a label, or a branch:"

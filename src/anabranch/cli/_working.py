@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from anabranch._budget import Limits
-from anabranch._terminal import Console, FailedError, handled_by, woken_by_signals
+from anabranch._terminal import Console, FailedError, failing_as, handled_by, woken_by_signals
 from anabranch.agents import TurnLimits
 from anabranch.cli._chat_parts import ChatParts
 from anabranch.cli._options import of_tools
@@ -34,7 +34,7 @@ async def work(
         per_principal=per_user,
         code_version=parts.version,
     )
-    try:
+    with failing_as(FailedError, StoreError):
         async with parts.open():
             if parts.engine is not None:
                 await parts.engine.backlog()  # fails if the engine is unreachable
@@ -43,8 +43,6 @@ async def work(
                     Console().say(f"The worker takes runs, {concurrency} at a time.")
                     await ended.wait()
                     _end_within(grace)
-    except StoreError as error:
-        raise FailedError(str(error)) from error
 
 
 @contextmanager

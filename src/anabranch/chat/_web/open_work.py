@@ -81,8 +81,9 @@ WorkState: TypeAlias = Literal["waiting", "asleep", "running", "cut off"]
 class OpenWork:
     """A run that has not finished.
 
-    ``attempt`` counts the workers that left the run, or died, and ``events`` is its last event.
-    ``version`` is empty for any code, ``until`` is 0 for a run that does not sleep.
+    ``attempt`` counts the workers that left the run, or died. ``events`` is the number of the
+    conversation's last event. ``version`` is empty for any code, and ``until`` is 0 for a run that
+    does not sleep.
     """
 
     thread: str

@@ -55,7 +55,7 @@ class TurnLease(RenewedLease):
 
 
 class ThreadLease:
-    """Gives the lease to run in a thread; ``share`` is the user whose workers are limited."""
+    """Gives the lease to run in a thread; runs use the share of the user ``share``."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class ThreadLease:
     async def take(
         self, on_lost: Callable[[], object], *, to_end: bool = False
     ) -> TurnLease | None:
-        """Take the lease on the waiting run; ``to_end`` ignores its version and time."""
+        """Take the lease on the waiting run; ``to_end`` takes a run for any version."""
         lease = self._lease(on_lost)
         version = None if to_end else self._version
         await self._log.flush()

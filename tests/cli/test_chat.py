@@ -9,7 +9,7 @@ import pytest
 
 from anabranch._terminal import STILL_RUNNING
 from anabranch.cli._chatting import ChatOptions, command_to_continue
-from anabranch.cli._option_groups import TurnOptions
+from anabranch.cli._option_groups import AgentOptions, TurnOptions
 from tests.cli.chats import TARGET, Desk
 from tests.patience import PATIENCE
 
@@ -222,17 +222,19 @@ def test_a_broadcast_message_is_answered_once_on_the_screen(desk: Desk) -> None:
 def test_the_command_to_continue_repeats_the_given_options() -> None:
     options = ChatOptions(
         ["a b.py"],
-        store="sqlite:///x.db",
-        model="script:m.json",
-        turn=TurnOptions(
-            max_depth=2,
-            folding=True,
-            header=["Authorization: secret"],
-            env=["MAPS_KEY", "MAPS_URL=secret"],
+        agent=AgentOptions(
+            store="sqlite:///x.db",
+            model="script:m.json",
+            turn=TurnOptions(
+                max_depth=2,
+                folding=True,
+                header=["Authorization: secret"],
+                env=["MAPS_KEY", "MAPS_URL=secret"],
+            ),
         ),
     )
     assert command_to_continue(options, "t") == (
         "anabranch chat 'a b.py' --thread t --store sqlite:///x.db --model script:m.json"
         " --header 'Authorization: …' --env MAPS_KEY --env 'MAPS_URL=…' --max-depth 2 --folding"
     )
-    assert command_to_continue(ChatOptions(store="memory:"), "t") is None
+    assert command_to_continue(ChatOptions(agent=AgentOptions(store="memory:")), "t") is None

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from anabranch.cli import main
 from anabranch.cli._combined_server import ServerRecipe
-from anabranch.cli._option_groups import AgentTools, Persistence, TurnOptions
-from anabranch.cli._web_commands import AgentOptions
+from anabranch.cli._option_groups import AgentOptions, AgentTools, Persistence, TurnOptions
+from anabranch.cli._web_commands import parts_of
 from anabranch.errors import StoreError
 from anabranch.stores import open_branch_store, open_memory_store, open_stores
 from tests.agents.memory import MemoryTrees
@@ -32,7 +32,7 @@ async def test_a_process_with_everything_has_eight_connections(
     url = sa.make_url(postgres.new_url()).update_query_dict({"application_name": "counted"})
     turn = TurnOptions(folding=True, memory=True)
     options = AgentOptions(store=url.render_as_string(hide_password=False), turn=turn)
-    parts = options.parts(())
+    parts = parts_of((), options)
     [database] = databases
     counted: list[int] = []
 

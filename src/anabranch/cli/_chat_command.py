@@ -9,12 +9,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
-from anabranch.cli._option_groups import TurnOptions
-from anabranch.cli._options import (
-    ChatTargets,
-    Model,
-    Store,
-)
+from anabranch.cli._option_groups import AgentOptions, TurnOptions
+from anabranch.cli._options import ChatTargets, Model, Store
 
 
 def chat_command(
@@ -52,6 +48,7 @@ def chat_command(
     log_to_stderr(logging.ERROR)
     if prompt is not None and script is not None:
         raise UsageError("--prompt and --script both give the input. Leave one of them out.")
-    options = ChatOptions(targets, thread, at, store, model, script, system, prompt, turn)
+    agent = AgentOptions(model=model, store=store, turn=turn)
+    options = ChatOptions(targets, thread, at, script, system, prompt, agent)
     turn.limits()  # a wrong limit is reported before any target's code runs
     run_command(chat, options, tools_of(targets, turn), Console())

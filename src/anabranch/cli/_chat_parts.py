@@ -21,7 +21,7 @@ from anabranch.chat import Plugin, make_plugin
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._demo_tool import Outcome, PickCard, pick_card
 from anabranch.cli._memory import learning, open_bank, open_branches
-from anabranch.cli._option_groups import TurnOptions
+from anabranch.cli._option_groups import AgentOptions, TurnOptions
 from anabranch.cli._options import headers_of, store_url, variables_of
 from anabranch.cli._stores import open_engine
 from anabranch.cli._targets import Found, is_server, load
@@ -71,20 +71,12 @@ class ChatParts:
         await self.trees.close()
 
 
-def parts_around(
-    tools: Iterable[OfferedTool],
-    model: AgentModel,
-    *,
-    name: str | None,
-    store: str | None,
-    turn: TurnOptions,
-    engine: str | None = None,
-    version: str | None = None,
-) -> ChatParts:
-    url, learner = store_url(store), open_sampler(name) if turn.memory else None
-    wakes = open_engine(engine, url)
+def parts_around(tools: Iterable[OfferedTool], model: AgentModel, agent: AgentOptions) -> ChatParts:
+    turn, url = agent.turn, store_url(agent.store)
+    learner = open_sampler(agent.model) if turn.memory else None
+    wakes = open_engine(agent.engine, url)
     with failing_as(UsageError, StoreError, ValueError):
-        named = checked_version(version) if version else None
+        named = checked_version(agent.version) if agent.version else None
         calls, trees = open_stores(url)
     bank = open_bank(trees) if turn.memory or turn.folding else None
     offered = [*tools]

@@ -41,7 +41,7 @@ from anabranch.cli._chat_parts import (
     WithoutModel,
     parts_around,
 )
-from anabranch.cli._option_groups import TurnOptions
+from anabranch.cli._option_groups import AgentOptions
 from anabranch.cli._options import MODEL, STORE, data_folder, of_tools, store_url
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError
@@ -55,12 +55,10 @@ class ChatOptions:
     targets: Sequence[str] = ()
     thread: str | None = None
     at: str | None = None
-    store: str | None = None
-    model: str | None = None
     script: Path | None = None
     system: str | None = None
     prompt: str | None = None
-    turn: TurnOptions = TurnOptions()
+    agent: AgentOptions = AgentOptions()
 
 
 def lines_of(script: Path | None, console: Console) -> InputLines:
@@ -76,16 +74,16 @@ def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
 
     The values of headers and variables are left out, as they may be secrets.
     """
-    if store_url(options.store).startswith("memory:"):
+    agent, turn = options.agent, options.agent.turn
+    if store_url(agent.store).startswith("memory:"):
         return None
     words = ["anabranch", "chat", *options.targets, "--thread", thread_id]
     for name, given, variable in (
-        ("--store", options.store, STORE),
-        ("--model", options.model, MODEL),
+        ("--store", agent.store, STORE),
+        ("--model", agent.model, MODEL),
     ):
         if given is not None and given != os.environ.get(variable):
             words += [name, given]
-    turn = options.turn
     for header in turn.header or ():
         words += ["--header", f"{header.partition(':')[0]}: …"]
     for variable in turn.env or ():
@@ -101,14 +99,8 @@ def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
 
 async def chat(options: ChatOptions, tools: Sequence[OfferedTool], console: Console) -> None:
     respondent = Respondent(console)
-    model = open_sampler(options.model, cache=True) or WithoutModel(respondent)
-    parts = parts_around(
-        tools,
-        model,
-        name=options.model,
-        store=options.store,
-        turn=options.turn,
-    )
+    model = open_sampler(options.agent.model, cache=True) or WithoutModel(respondent)
+    parts = parts_around(tools, model, options.agent)
     async with parts.open():
         await _chat(options, parts, console, respondent)
 
@@ -161,7 +153,7 @@ def _agent(options: ChatOptions, parts: ChatParts, user: ChatAnswerer, screen: C
         for each in parts.tools
         for tool in (each.server.tools if isinstance(each, Plugin) else [each])
     ]
-    limits = options.turn.limits()
+    limits = options.agent.turn.limits()
     return Agent(
         parts.trees,
         parts.model,
@@ -199,7 +191,7 @@ async def _session(
     session = Session(
         agent,
         thread_id=thread,
-        model_name=options.model or "none",
+        model_name=options.agent.model or "none",
         models=ChatModels(),
         system_prompt=options.system,
         columns=columns,

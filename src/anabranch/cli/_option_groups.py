@@ -12,7 +12,9 @@ from anabranch.cli._options import (
     STORE,
     CodeVersion,
     Foldable,
+    Model,
     Remembering,
+    Store,
     Variables,
     limits_of,
 )
@@ -65,6 +67,27 @@ class TurnOptions:
         if self.max_tokens == 0:
             raise UsageError("A turn needs tokens. Give --max-tokens 1 or more.")
         return limits_of(self.max_tokens, self.max_depth, self.timeout)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """The options of the agent, which a page and its workers share."""
+
+    model: Model = None
+    store: Store = None
+    turn: TurnOptions = TurnOptions()
+    engine: Annotated[
+        str | None,
+        Parameter(
+            env_var="ANABRANCH_ENGINE",
+            help="Engine that gives the runs of a chat to workers. in-process (default): this process "
+            "does its runs itself. dbos: DBOS in the Postgres of the --store. postgresql://…: DBOS in "
+            "this Postgres. ?schema=NAME sets the schema of DBOS's tables; give each application its "
+            "own.",
+        ),
+    ] = None
+    version: CodeVersion = None
 
 
 @Parameter(name="*")

@@ -6,21 +6,13 @@ import logging
 import secrets
 import sys
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
-from anabranch.cli._option_groups import TurnOptions
-from anabranch.cli._options import (
-    AccessLog,
-    ChatTargets,
-    CodeVersion,
-    LogForm,
-    Model,
-    Store,
-)
+from anabranch.cli._option_groups import AgentOptions
+from anabranch.cli._options import AccessLog, ChatTargets, LogForm
 
 WEB_TOKEN = "ANABRANCH_WEB_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -29,43 +21,16 @@ if TYPE_CHECKING:
     from anabranch.cli._endpoint import Endpoint
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentOptions:
-    """The options of the agent, which a page and its workers share."""
+def parts_of(targets: tuple[str, ...], agent: AgentOptions) -> ChatParts:
+    from anabranch.cli import _chat_parts as chat
+    from anabranch.cli._answering import open_sampler
 
-    model: Model = None
-    store: Store = None
-    turn: TurnOptions = TurnOptions()
-    engine: Annotated[
-        str | None,
-        Parameter(
-            env_var="ANABRANCH_ENGINE",
-            help="Engine that gives the runs of a chat to workers. in-process (default): this process "
-            "does its runs itself. dbos: DBOS in the Postgres of the --store. postgresql://…: DBOS in "
-            "this Postgres. ?schema=NAME sets the schema of DBOS's tables; give each application its "
-            "own.",
-        ),
-    ] = None
-    version: CodeVersion = None
-
-    def parts(self, targets: tuple[str, ...]) -> ChatParts:
-        from anabranch.cli import _chat_parts as chat
-        from anabranch.cli._answering import open_sampler
-
-        tools = chat.tools_of(targets, self.turn)
-        if not (targets or self.turn.header or self.turn.env):
-            tools.append(chat.game())
-        without = chat.WithoutModel() if targets else chat.DemoModel()
-        return chat.parts_around(
-            tools,
-            open_sampler(self.model, cache=True) or without,
-            name=self.model,
-            store=self.store,
-            turn=self.turn,
-            engine=self.engine,
-            version=self.version,
-        )
+    tools = chat.tools_of(targets, agent.turn)
+    if not (targets or agent.turn.header or agent.turn.env):
+        tools.append(chat.game())
+    without = chat.WithoutModel() if targets else chat.DemoModel()
+    model = open_sampler(agent.model, cache=True) or without
+    return chat.parts_around(tools, model, agent)
 
 
 def web_command(  # noqa: PLR0913 - options
@@ -118,7 +83,7 @@ def web_command(  # noqa: PLR0913 - options
     if max_backlog is not None and max_backlog < 1:
         raise UsageError(f"--max-backlog must be at least 1, not {max_backlog}.")
     endpoint.check()
-    limits, parts = agent.turn.limits(), agent.parts(targets)
+    limits, parts = agent.turn.limits(), parts_of(targets, agent)
     with endpoint.listen() as listener:
         address = f"{endpoint.address(listener)}/"
         app = make_chat_app(
@@ -199,7 +164,7 @@ def worker_command(
         raise UsageError(f"--per-user must be at least 1, not {per_user}.")
     if not 0 <= grace < threading.TIMEOUT_MAX:
         raise UsageError(f"--grace is a number of seconds, 0 or more, not {grace:g}.")
-    limits, parts = agent.turn.limits(), agent.parts(targets)
+    limits, parts = agent.turn.limits(), parts_of(targets, agent)
     if parts.engine is None:
         raise UsageError(
             "A worker needs an engine that it shares with others: give --engine dbos."

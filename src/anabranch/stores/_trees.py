@@ -91,8 +91,8 @@ class Trees:
             try:
                 if nodes:
                     self._add(connection, nodes)
-                self._set_results(connection, results)
-                self._set_refs(connection, refs)
+                _set(connection, sql.SET_RESULT, map(result_row, results), results)
+                _set(connection, sql.SET_REF, map(ref_row, refs), refs)
             except exc.IntegrityError as error:  # another writer deletes the parent
                 raise _NoPlaceError from error
             return found
@@ -118,16 +118,6 @@ class Trees:
         settled = [one for one in parents if one is not None and one not in new]
         if settled:
             sql.SETTLE.count(connection, *({"this": to_bytes(one)} for one in settled))
-
-    def _set_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
-        rows = [result_row(result) for result in results]
-        if rows and sql.SET_RESULT.count(connection, *rows) != len(rows):
-            raise _unknown_node(connection, (result.node_id for result in results))
-
-    def _set_refs(self, connection: sa.Connection, refs: Sequence[Ref]) -> None:
-        rows = [ref_row(ref) for ref in refs]
-        if rows and sql.SET_REF.count(connection, *rows) != len(rows):
-            raise _unknown_node(connection, (ref.node_id for ref in refs))
 
     async def end_turn(self, node_id: str, end: TurnEnd | None) -> None:
         error = None if end is None else optional_bytes(end.error)
@@ -267,10 +257,16 @@ def _check(node: Node, parent: Node | None) -> None:
         raise RefusedError(f"Node {node.id!r} cannot be added: {error}.") from error
 
 
-def _unknown_node(connection: sa.Connection, node_ids: Iterable[str]) -> RefusedError:
-    """Return the error that names the first of ``node_ids`` that the store does not have."""
-    missing = next((one for one in node_ids if _find_node(connection, one) is None), None)
-    return RefusedError(f"The store has no node {missing!r}.")
+def _set(
+    connection: sa.Connection,
+    statement: Statement,
+    rows: Iterable[Mapping[str, Any]],
+    at_nodes: Sequence[Result] | Sequence[Ref],
+) -> None:
+    if at_nodes and statement.count(connection, *rows) != len(at_nodes):
+        node_ids = (each.node_id for each in at_nodes)
+        missing = next((one for one in node_ids if _find_node(connection, one) is None), None)
+        raise RefusedError(f"The store has no node {missing!r}.")
 
 
 def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> RefusedError:

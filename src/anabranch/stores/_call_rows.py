@@ -30,18 +30,15 @@ def digest_of(answers: Mapping[str, str]) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def call_row(
-    call: CallRecord,
-    state: CallState,
-    lease: LeaseRecord | None = None,
-) -> dict[str, Any]:
+def call_row(call: CallRecord) -> dict[str, Any]:
+    lease = call.lease
     return {
         "call_id": to_bytes(call.call_id),
         "tool": to_bytes(call.tool),
         "arguments": to_bytes(call.arguments),
         "started": call.started,
         "deadline": call.deadline,
-        "state": str(state),
+        "state": str(call.state),
         "principal": to_bytes(call.principal),
         "thread": to_bytes(call.thread),
         "node": to_bytes(call.node),

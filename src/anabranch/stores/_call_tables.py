@@ -296,11 +296,7 @@ def listing(given: Collection[str], states: Collection[CallState] | None) -> Sta
     return Statement(page.order_by(started.desc(), call_id.desc()).limit(sa.bindparam("most")))
 
 
-INSERT_CALL, INSERT_ROUND, INSERT_ANSWER = (
-    insert_first(CALL),
-    insert_first(ROUND),
-    insert_first(ANSWER),
-)
+INSERT_CALL, INSERT_ROUND, INSERT_ANSWER = map(insert_first, (CALL, ROUND, ANSWER))
 INSERT_ENTRY, INSERT_UNDONE = insert_first(ENTRY), insert_first(UNDONE)
 INSERT_ENTRIES = Statement(
     sa.text("""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -69,7 +70,7 @@ class Calls:
     # -- calls -------------------------------------------------------------------------------
 
     async def begin(self, call: CallRecord, *, after: RoundRecord | None = None) -> CallRecord:
-        row, this = call_row(call, call.state), {"this": to_bytes(call.call_id)}
+        row, this = call_row(replace(call, lease=None)), {"this": to_bytes(call.call_id)}
         before = None if after is None else round_row(call.call_id, after)
 
         def work(connection: sa.Connection) -> CallRecord:
@@ -198,9 +199,9 @@ class Calls:
 
         row: dict[str, Any] = {}
         if new is not None:
-            opened = {"opened": number, "given": to_bytes(digest_of(given))}
-            taken = LeaseRecord(owner, until, self.processes.name)
-            row = {**call_row(new, CallState.RUNNING, taken), **opened}
+            held = LeaseRecord(owner, until, self.processes.name)
+            new = replace(new, state=CallState.RUNNING, asked=None, lease=held)
+            row = {**call_row(new), "opened": number, "given": to_bytes(digest_of(given))}
 
         def work(connection: sa.Connection) -> OpenedRound | None:
             while not (new is not None and sql.INSERT_CALL.count(connection, row)):
@@ -218,8 +219,7 @@ class Calls:
                 if new is None:
                     raise UnknownCallError(call_id)
             take(connection, call_id, number, {}, given)
-            call = to_call([*row.values()])
-            return OpenedRound(call, None, {}, given, given=digest_of(given), is_leased=True)
+            return OpenedRound(new, None, {}, given, given=digest_of(given), is_leased=True)
 
         # A lease may be lost, since its work is written later; a new call and answers may not.
         return await self._database.write(work, lasting=new is not None or bool(given))

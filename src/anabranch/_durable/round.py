@@ -275,9 +275,11 @@ class Rounds:
 def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord | None) -> None:
     """Check that the call belongs to this request, and is open or has a recorded end."""
     call, problem = opened.call, ""
+    # A call that expired, or that a user stopped: some reaper undoes it, now or later.
+    is_over = call.state in UNDONE or (call.state == CallState.UNDOING and call.failure is None)
     if new is not None and _asked_for(call) != _asked_for(new):
         problem = "another request has used it; send a new key with each request"
-    elif _is_expired(call) and (opened.ended is None or opened.ended.state):
+    elif is_over and (opened.ended is None or opened.ended.state):
         logger.warning("call %r was refused: it has expired", journal.line)
         raise CallExpiredError(journal.line)
     elif opened.ended is None and not call.state.is_open:
@@ -292,11 +294,6 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
     if problem:
         logger.warning("an idempotency key was refused for call %r: %s", journal.line, problem)
         raise IdempotencyKeyError(problem)
-
-
-def _is_expired(call: CallRecord) -> bool:
-    """Return whether the call has ended because its time was over, or because a user stopped it."""
-    return call.state in UNDONE or (call.state == CallState.UNDOING and call.failure is None)
 
 
 def _asked_for(call: CallRecord) -> tuple[str, ...]:

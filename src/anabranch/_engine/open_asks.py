@@ -86,10 +86,6 @@ class OpenAsks:
         return asked
 
 
-def asked_time(until: float) -> str:
-    return repr(until)
-
-
 def is_asleep(journal: Journal) -> bool:
     """Whether the call has an open sleep and no open question, so that only the clock resumes it."""
     return bool(journal.pending) and not journal.questions

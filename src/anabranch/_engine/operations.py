@@ -17,7 +17,7 @@ from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import Effects
 from anabranch._engine.journal import DEFAULTS, Answer, Ask, AskKind, Entry, Notice
 from anabranch._engine.needed import Barrier
-from anabranch._engine.open_asks import Alarm, OpenAsks, asked_time
+from anabranch._engine.open_asks import Alarm, OpenAsks
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Observe, Scope, unobserved
 from anabranch._engine.strands import Strand, current_strand
@@ -139,7 +139,7 @@ class Operations:
 
     async def sleep(self, scope: Scope, step_id: str, until: float) -> None:
         """Wait until the clock has reached ``until``: an ask that only the clock answers."""
-        await self.ask(scope, step_id, "sleep", asked_time(until), lambda: until)
+        await self.ask(scope, step_id, "sleep", repr(until), lambda: until)
 
     def _wake(self, ask: Ask) -> None:
         if self._asks.is_awaited(ask.step_id):  # not cancelled just now

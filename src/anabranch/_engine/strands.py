@@ -220,7 +220,7 @@ class _Factory:
         options.pop("eager_start", None)
         # An eager factory would run the task before it has a name:
         # test_an_eager_factory_does_not_start_a_strand_before_it_is_known.
-        if self.previous is not None and _is_eager(self.previous):
+        if self.previous is not None and "eager" in getattr(self.previous, "__qualname__", ""):
             made = _plain_task(loop, coro, options)
         else:
             made = self._make(loop, coro, options)
@@ -265,10 +265,6 @@ def _started_from_a_set() -> bool:
 
 
 _STARTERS = {"asyncio.tasks", "asyncio.base_events"}
-
-
-def _is_eager(factory: Callable[..., Any]) -> bool:
-    return "eager" in getattr(factory, "__qualname__", "")
 
 
 def install_task_factory() -> None:

@@ -1,46 +1,13 @@
 """The command line ``anabranch``. No other package imports this one.
 
-    _commands.py                      the commands by name, and their help; each is loaded when used;
-                                      and options from pyproject.toml and the user's file
-    _tool_commands.py                 demo, dev, list, inspect, call and check
-    _demo_game.py, _demo_tool.py      the game of anabranch demo, and its tool
-    _reloading.py                     the tools of anabranch dev, loaded again when they change
-    _tool_summaries.py                the tools of a target in words, for list and inspect
-    _calling.py, _checking.py         the work of anabranch call and anabranch check
-    _serve_command.py                 anabranch serve
-    _serving.py                       its work, in one process or several
-    _combined_server.py               all tools and servers of the targets, as one server
-    _endpoint.py                      where a server listens, and its number of processes
-    _http_access.py                   over HTTP: the accepted host names and bearer tokens
-    _http_server.py                   uvicorn, in one process or several, and the stop of a server
-    _http_shares.py                   limits of requests in progress
-    _chat_command.py                  anabranch chat; _chatting.py does its work
-    _web_commands.py                  anabranch web and worker; _working.py does the worker's work
-    _chat_parts.py                    the parts of chat, web and worker
-    _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text;
-                                      _calls_replaying.py: replayed, and undone on request
-    _work_commands.py                 anabranch work: the runs of chats that have not ended
-    _tree_commands.py                 anabranch tree: the commands over stored conversations
-    _memory_commands.py               anabranch memory: notes from earlier work
-    _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen
-
-    _options.py                       options that several commands share, and the reading of their texts;
-                                      _option_groups.py: groups of options
-    _memory.py                        the memory and the branches that --memory and --folding open
-    _answering.py                     a tool's arguments, and the answerer of its questions
-    _targets.py                       the forms of a TARGET, and the loading of its tools
-    _connection.py                    the connection to a target's server; _call_trace.py shows it
-    _output.py                        the result on stdout; asks before a command deletes
-    _stores.py                        the stores and the engine, and the keys that seal open questions
-
 The module of a command declares its options, and imports the module that does its work when the
-command runs. So a start imports what the command uses, and ``--help`` imports no SDK, database or prompt.
+command runs. So a start imports what the command uses, and ``--help`` imports no SDK, database or
+prompt.
 
-Any function may raise a ``CommandError``, whose sentence ``main`` prints on stderr: an option, a target
-or an answer is wrong, or the work failed. The ``Raises:`` sections name only other errors.
-
-stdout carries the result alone. Exit status: 0 done, 1 the tool failed or was refused, 2 wrong
-usage, 130 interrupted, 141 the reader of stdout has left.
+Any function may raise a ``CommandError``, whose sentence ``main`` prints on stderr: an option, a
+target or an answer is wrong, or the work failed. stdout carries the result alone. Exit status: 0
+done, 1 the tool failed or was refused, 2 wrong usage, 130 interrupted, 141 the reader of stdout has
+left.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
 """The routes of the page that shows recorded calls, in as much detail as the author allows.
 
-GET  /rooms                    the names of the page's rooms in addition to the chat
-GET  /calls                    the calls, the last started first: tool=, status=, after=, limit=
-GET  /calls/{id}               one call: its rounds, its steps, its open questions
-POST /calls/{id}/answers       answer one of its questions differently, on another line
-
 A recorded call has values that only the server may know: results of steps, the data of a handoff.
-Therefore these routes are off by default. An *outline* has the steps without values; *values* has
-everything.
+Therefore these routes are off by default. An *outline* has the steps without values.
 """
 
 from __future__ import annotations

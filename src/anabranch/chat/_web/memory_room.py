@@ -1,9 +1,4 @@
-"""The routes of the page that lists, searches, shows and deletes the caller's memories.
-
-GET    /memories         the latest, or with query= the most relevant
-GET    /memories/{id}    one with all its data, and whether the caller may forget it
-DELETE /memories/{id}    forget it permanently
-"""
+"""The routes of the page that lists, searches, shows and deletes the caller's memories."""
 
 from __future__ import annotations
 

@@ -1,19 +1,4 @@
-"""The routes of conversations: threads, trees, files, questions, events and labels.
-
-GET  /threads                  the threads, the latest first
-POST /threads                  create a thread
-GET  /threads/{id}/tree        the JSON export
-GET  /threads/{id}/files/…     a file, by its digest
-GET  /threads/{id}/pending     the open questions
-POST /threads/{id}/answers     answer one
-GET  /threads/{id}/events      AG-UI events as they happen, after Last-Event-ID
-POST /threads/{id}/stop        stop the running turn
-POST /threads/{id}/retry       retry a turn that failed or was stopped
-POST /threads/{id}/labels      label a node
-DELETE /threads/{id}/labels/…  remove a label
-GET  /tools                    the tools for /TOOL
-GET  /modules/{name}           a plugin's module, which shows a question in the page
-"""
+"""The routes of conversations: threads, trees, files, questions, events and labels."""
 
 from __future__ import annotations
 

@@ -39,9 +39,6 @@ MANY = 10
 
 YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
-ESCAPE_SECONDS = 0.1
-"""Seconds that an Esc waits for further bytes, because arrow keys also start with Esc."""
-
 
 class DismissedError(Exception):
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
@@ -205,7 +202,7 @@ async def _run(question: Question, *, begins: bool) -> JsonValue | LeaveOut:
         interrupt()
 
     application = question.application
-    application.ttimeoutlen = ESCAPE_SECONDS
+    application.ttimeoutlen = 0.1  # seconds: arrow keys also start with Esc
     drop = partial(_drop_typed, application.input)
     for window in application.layout.find_all_windows():
         window.dont_extend_height = Always()  # a filtered list leaves no gap

@@ -10,8 +10,6 @@ from rich.console import Console as RichConsole
 from rich.console import RenderableType
 from rich.live import Live
 
-FRAMES_PER_SECOND = 8
-
 
 class LiveRegion:
     """The last lines of a terminal, ``stream``, which :meth:`drawn` draws again and again."""
@@ -49,7 +47,7 @@ class LiveRegion:
         self._live = Live(
             console=self._console,
             get_renderable=draw,
-            refresh_per_second=FRAMES_PER_SECOND,
+            refresh_per_second=8,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,

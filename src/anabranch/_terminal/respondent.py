@@ -33,9 +33,6 @@ NO_MODEL = "give --model NAME or set ANABRANCH_MODEL"
 MOST_NAMED = 100
 """The most questions that a report about unfitting answers names."""
 
-MAX_TYPED = 16
-"""The most forms whose values are kept for another attempt; tools may ask several at a time."""
-
 
 class Respondent:
     def __init__(
@@ -48,7 +45,7 @@ class Respondent:
         self._notices = 0
         self._asked: dict[str, None] = {}
         self._unfit: dict[str, str] = {}
-        self._typed: deque[tuple[object, Mapping[str, JsonValue]]] = deque(maxlen=MAX_TYPED)
+        self._typed: deque[tuple[object, Mapping[str, JsonValue]]] = deque(maxlen=16)
 
     @property
     def capabilities(self) -> Capabilities:

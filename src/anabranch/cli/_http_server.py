@@ -35,9 +35,6 @@ logger: logging.Logger = logging.getLogger("anabranch.cli")
 DRAIN: Final = 2
 """Seconds of the grace for which requests in progress continue when a server is stopped."""
 
-MOMENT: Final = 0.1
-"""Seconds within which streams of events end after the server starts to stop."""
-
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -89,7 +86,8 @@ class Lifetime:
         bound = threading.Timer(self._grace, self._cut_off, [why])
         bound.daemon = True
         bound.start()  # not cancelled: threads may delay the process after the server's end
-        asyncio.get_running_loop().call_later(MOMENT, self._report)
+        # By then, streams of events have ended.
+        asyncio.get_running_loop().call_later(0.1, self._report)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"][STOPPING] = self._stopping

@@ -39,9 +39,6 @@ from anabranch.chat._client.chat_reply import (
 from anabranch.chat._client.interrupts import Handlers, OpenQuestion
 from anabranch.chat._plugins.plugin import PluginClient
 
-TIMEOUT = httpx2.Timeout(30, read=60)
-"""The read timeout exceeds the 15 seconds within which a server sends an event during a run."""
-
 
 class _Stopped(BaseModel):
     stopped: bool
@@ -206,8 +203,10 @@ class ChatClient:
             yield AguiConnection(http, self._reconnects)
 
     def _new_http(self) -> httpx2.AsyncClient:
+        # During a run, a server sends an event within 15 seconds.
+        timeout = httpx2.Timeout(30, read=60)
         return httpx2.AsyncClient(
-            base_url=self._base, headers=self._headers, timeout=TIMEOUT, transport=self._transport
+            base_url=self._base, headers=self._headers, timeout=timeout, transport=self._transport
         )
 
 

@@ -138,10 +138,6 @@ def read_script(path: Path) -> ScriptedLines:
         raise UsageError(f"The script {path} is not text in UTF-8.") from None
 
 
-CLOSED_WITHIN = 1.0
-"""Seconds after the end of a chat until the thread that reads its input ends."""
-
-
 def piped_lines(descriptor: int) -> ScriptedLines:
     """Return the lines of a file descriptor, each read on demand, in a daemon thread.
 
@@ -165,7 +161,7 @@ def piped_lines(descriptor: int) -> ScriptedLines:
             taken = asyncio.run_coroutine_threadsafe(putting, loop)
             while not loop.is_closed():  # a loop that closes drops work that it has not begun
                 with suppress(TimeoutError):
-                    taken.result(CLOSED_WITHIN)
+                    taken.result(1.0)
                     return True
         except CancelledError:
             pass

@@ -139,9 +139,6 @@ async def _prompt(session: Session, lines: InputLines) -> str:
     return f"{branch or ''}> "
 
 
-MAX_THREADS = 50
-
-
 class LineCompleter(Completer):
     def __init__(self, candidates: Callable[[str], Awaitable[list[str]]]) -> None:
         self._candidates = candidates
@@ -205,7 +202,7 @@ async def _names(  # noqa: PLR0911 - a case for each command
             branches = sorted({name for name in walk.branches.values() if name})
             return [*labels, *(branches if command == "fork" else ())]
         case "thread":
-            threads = await session.store.threads_of(None, MAX_THREADS)
+            threads = await session.store.threads_of(None, 50)
             return [LATEST, *(each.id for each in threads)]
         case "switch" | "models":
             return list(session.models.names()) if session.models is not None else []

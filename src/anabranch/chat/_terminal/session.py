@@ -24,8 +24,6 @@ from anabranch.errors import StoreError
 from anabranch.messages import FileBlock
 from anabranch.tree import HEAD, Thread, TreeStore, digests_in
 
-MAX_TITLE = 60
-
 logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 
@@ -89,7 +87,7 @@ class Session:
         store, thread_id = self.store, self.cursor.thread_id
         thread = await store.thread(thread_id)
         if thread is None:
-            title = " ".join(text.split())[:MAX_TITLE]
+            title = " ".join(text.split())[:60]
             now = self.agent.dependencies.clock.now()
             thread = Thread(thread_id, now, self._system_prompt, title)
             try:

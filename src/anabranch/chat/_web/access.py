@@ -25,9 +25,6 @@ from anabranch._aio import ThrottledWarning
 from anabranch._budget import FullShareError, Shares
 from anabranch.chat._web.rate_limits import RateLimits, Rates, counted_as
 
-STREAM_AGAIN = 5
-"""Seconds until a caller over its limit of streams may try again."""
-
 CALLER = "anabranch.caller"
 
 
@@ -51,7 +48,7 @@ class Caller:
             place.enter_context(self.streams.place(self.counted_as))
         except FullShareError:
             why = f"You have {self.streams.most} streams of events open: close a page."
-            raise _later(why, STREAM_AGAIN) from None
+            raise _later(why, 5) from None
         return place
 
 

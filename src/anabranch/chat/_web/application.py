@@ -31,9 +31,6 @@ from anabranch.memory import Banks
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
-STREAMS = 100
-"""Streams of events that a principal may have open by default; a page has one."""
-
 
 def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     store: TreeStore,
@@ -130,7 +127,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         if most is not None and most < 1:
             raise ValueError(f"{name} must be at least 1, not {most}.")
     if max_streams is None and authenticate is not None:
-        max_streams = STREAMS
+        max_streams = 100
     conversations = Conversations(
         store,
         model,

@@ -51,12 +51,6 @@ CONCURRENCY = 1_000
 IDLE_HELD = 1_000
 """The most idle threads that a process holds in memory."""
 
-TAKE_AGAIN = 2.0
-"""Seconds until a process takes runs again after a failure of the engine."""
-
-FLUSH = 5.0
-"""Seconds for which the end of the application waits until events are stored."""
-
 
 class Conversations:
     """All conversations of one application, with the options of :func:`make_chat_app`.
@@ -236,7 +230,7 @@ class Conversations:
                 await self._engine.work({RUNS: version}, advance, concurrency)
             except StoreError as error:
                 logger.warning("the engine gives this process no runs: %s; trying again", error)
-            await pause(self.agent.dependencies.clock, TAKE_AGAIN)
+            await pause(self.agent.dependencies.clock, 2.0)
 
     async def _end_calls(self) -> None:
         try:
@@ -254,7 +248,7 @@ class Conversations:
 
     async def close(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(FLUSH):
+            async with asyncio.timeout(5.0):
                 for conversation in self._threads.values():
                     await conversation.close()
         await self._events.close()

@@ -61,9 +61,6 @@ class WaitingEvents:
     size: int = 0
     is_stored: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def has_room(self, lease: RenewedLease | None) -> bool:
-        return lease is self.lease and not self.ends
-
     def add_text(self, piece: TextPiece) -> None:
         text = self.text
         if text is None or text[0] != piece[0] or text[2] != piece[2]:
@@ -86,10 +83,6 @@ class WaitingEvents:
     def to_store(self, thread_id: str, key: str) -> NewEvents:
         owner = None if self.lease is None else self.lease.owner
         return NewEvents(thread_id, self.events, key, owner, self.ends, look_at=self.look_at)
-
-    def drop(self) -> None:
-        if self.lease is not None:
-            self.lease.lose()
 
 
 def encoded(event: BaseModel | TextPiece) -> bytes:
@@ -150,7 +143,7 @@ class LogWriter:
 
     def _place(self, thread_id: str, lease: RenewedLease | None) -> WaitingEvents:
         waiting = self._waiting.setdefault(thread_id, [])
-        if not waiting or not waiting[-1].has_room(lease):
+        if not waiting or waiting[-1].lease is not lease or waiting[-1].ends:
             waiting.append(WaitingEvents(lease))
         return waiting[-1]
 
@@ -225,8 +218,9 @@ class LogWriter:
                 if self.clock.now() >= until:
                     lost = sum(len(each.events) for each in new)
                     logger.exception("lost %d events of %d conversations", lost, len(new))
-                    for each in new:
-                        batch[each.run].drop()
+                    for each in new:  # another worker then reports the events
+                        if (lease := batch[each.run].lease) is not None:
+                            lease.lose()
                     return
                 if not is_tried:
                     logger.warning("cannot store events of conversations yet: %s", error)

@@ -19,9 +19,6 @@ PRUNE_EVERY, PRUNED_AT_ONCE = 600.0, 10_000
 REPORT_EVERY, REPORTED = 30.0, 20_000
 """Seconds from one report of the backlog to the next, and the most runs that it counts."""
 
-RESUMED = 1_000
-"""The most threads, the latest first, whose cut off turns continue without a request."""
-
 
 class Upkeep:
     def __init__(self, agent: Agent, events: RunEvents, backlog: Backlog) -> None:
@@ -48,6 +45,6 @@ class Upkeep:
     async def resume(self) -> None:
         """Let workers check threads whose tools did not end, such as a dead terminal's."""
         now = self._clock.now()
-        for thread in await self._agent.store.threads(RESUMED):
+        for thread in await self._agent.store.threads(1_000):
             if await self._agent.cut_off(thread.id) is not None:
                 await self._events.look(thread.id, now)

@@ -111,16 +111,14 @@ async def t(ctx):
 
 def test_an_unknown_function_that_receives_the_context_is_taken_to_ask(check: Check) -> None:
     found = check("""
-import shelve
+import asyncio, shelve
 
 @tool
 async def t(ctx: BranchContext):
-    try:
+    async with asyncio.timeout(3):
         await shelve.ask(ctx)
-    except BaseException:
-        pass
 """)
-    assert [finding.rule for finding in found] == ["swallowed-cancellation"]
+    assert [finding.rule for finding in found] == ["timeout-around-ask"]
 
 
 NEIGHBOURS = {
@@ -165,7 +163,6 @@ SAFE = "  # anabranch: replay-safe: it is only shown to the operator"
         f"def f():{SAFE}\n    return time.time()\n@tool\nasync def t(ctx):\n    f()",
         f"def f():\n    return time.time()\n@tool\nasync def t(ctx):\n    f(){SAFE}",
         f"@tool\nasync def t(ctx):\n    sorted(\n        time.time(\n        ){SAFE}\n    )",
-        f"@tool\nasync def t(ctx):\n    try:\n        await ctx.sample('x')\n    except:{SAFE}\n        pass",
     ],
 )
 def test_a_comment_calls_a_line_or_a_function_safe(check: Check, body: str) -> None:

@@ -20,9 +20,6 @@ from anabranch.replay_check._values import Values
 
 ASKS = frozenset({"sample", "elicit", "elicit_url", "converse", "sleep", "sleep_until"})
 
-CONVERSE = ContextMethod("converse")
-"""``ctx.converse``, which names its steps when it runs, like an author's function."""
-
 
 def own_nodes(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
     """Yield ``node`` and all nodes in it, with their scopes, without the bodies of definitions."""
@@ -66,7 +63,8 @@ class Asks:
     def directly(self, node: ast.expr, scope: Scope) -> bool:
         """Return whether ``node`` calls a method of a context that gives its step an id at once."""
         method = self._values.of(node.func, scope) if isinstance(node, ast.Call) else None
-        return isinstance(method, ContextMethod) and method != CONVERSE
+        # ``ctx.converse`` names its steps when it runs, like an author's function.
+        return isinstance(method, ContextMethod) and method.name != "converse"
 
     def follow_contexts(self, function: Function, call: ast.Call, scope: Scope) -> None:
         """Record the parameters of ``function`` that receive a context from ``call``."""

@@ -1,38 +1,18 @@
-"""Finds uses of a context that fail or do nothing, and mutations that outlive a run.
-
-``Misuse`` finds an operation without ``await``, and arguments or names in the style of another
-library (the ``Context`` of the MCP Python SDK and of FastMCP). ``Mutations`` finds changes of
-globals and of the tool.
-"""
+"""Finds operations without ``await``, and mutations of globals and of the tool."""
 
 from __future__ import annotations
 
 import ast
 
-from anabranch._context import BranchContext
 from anabranch.replay_check._asks import name_of
 from anabranch.replay_check._check import Part
-from anabranch.replay_check._scopes import Assigned, Class, ContextMethod, External, Instance
+from anabranch.replay_check._scopes import Assigned, ContextMethod, Instance
 
 AWAITED = frozenset({
     "branch", "call_tool", "converse", "elicit", "elicit_url", "gather", "log", "notify", "patched",
     "race", "sample", "sleep", "sleep_until", "step",
 })  # fmt: skip
-FIELDS = frozenset({"parent_messages", "parent_system_prompt", "system_prompt", "tools"})
-"""The attributes of a context that its class does not define."""
 OF_COROUTINES = frozenset({"close", "send", "throw", "cr_await", "cr_frame", "cr_running"})
-FOREIGN = {
-    "debug": 'await ctx.log("debug", …)',
-    "info": 'await ctx.log("info", …)',
-    "warning": 'await ctx.log("warning", …)',
-    "error": 'await ctx.log("error", …)',
-    "report_progress": "await ctx.notify(message, progress, total)",
-    "create_message": "await ctx.sample(…)",
-    "request_id": "ctx.call_id",
-}
-"""Names of other libraries, each with the name in this library."""
-SCHEMAS = frozenset({"message", "response_type", "schema"})
-"""Keywords of other libraries' ``elicit``."""
 
 
 class Misuse(Part):
@@ -57,49 +37,16 @@ class Misuse(Part):
             self._check_awaited(self._values.origin(test, self._scope), test)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        """Check the attributes that are read from a context, an operation, or an answer."""
-        origin = self._values.origin(node.value, self._scope)
-        if isinstance(node.ctx, ast.Load):
-            method = self._values.of(node, self._scope)
-            if isinstance(method, ContextMethod):
-                self._check_name(method.name, node)
-            elif node.attr not in OF_COROUTINES:
-                self._check_awaited(origin, node)
-        awaited = self._operation(origin.value) if isinstance(origin, ast.Await) else ""
-        if node.attr == "data" and awaited == "elicit":
-            self._foreign(node, f"{name_of(node.value)}.content")
+        is_method = isinstance(self._values.of(node, self._scope), ContextMethod)
+        if isinstance(node.ctx, ast.Load) and not is_method and node.attr not in OF_COROUTINES:
+            self._check_awaited(self._values.origin(node.value, self._scope), node)
         self.generic_visit(node)
-
-    def check_call(self, call: ast.Call) -> None:
-        """Check the order of the arguments of ``ctx.elicit``."""
-        if self._operation(call) != "elicit":
-            return
-        swapped = any(keyword.arg in SCHEMAS for keyword in call.keywords)
-        if len(call.args) > 1 and isinstance(call.args[0], ast.Constant | ast.JoinedStr):
-            model = self._values.of(call.args[1], self._scope)
-            builtin = isinstance(model, External) and model.name.startswith("builtins.str()")
-            swapped |= isinstance(model, Class | External) and not builtin
-        if swapped:
-            self._emit("swapped-arguments", call)
 
     def _check_awaited(self, made: ast.expr, used: ast.expr) -> None:
         """Report ``used`` if it uses an operation, ``made``, in place of the operation's value."""
-        if self._operation(made) in AWAITED:
+        method = self._values.of(made.func, self._scope) if isinstance(made, ast.Call) else None
+        if isinstance(method, ContextMethod) and method.name in AWAITED:
             self._emit("not-awaited", used, f"`{name_of(made)}`")
-
-    def _check_name(self, name: str, node: ast.Attribute) -> None:
-        if name in FOREIGN:
-            self._foreign(node, FOREIGN[name])
-        elif name not in FIELDS and not hasattr(BranchContext, name):
-            self._emit("unknown-operation", node)
-
-    def _foreign(self, node: ast.expr, here: str) -> None:
-        self._emit("foreign-spelling", node, f"`{name_of(node)}` is spelled `{here}`")
-
-    def _operation(self, node: ast.expr) -> str:
-        """Return the name of the context's method that ``node`` calls, or ""."""
-        method = self._values.of(node.func, self._scope) if isinstance(node, ast.Call) else None
-        return method.name if isinstance(method, ContextMethod) else ""
 
 
 CONTAINERS = frozenset({

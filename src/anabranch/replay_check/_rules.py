@@ -99,10 +99,6 @@ RULES: dict[str, Rule] = {
         "Ask the user with ctx.elicit.",
     ),
     # -- the end of a round ------------------------------------------------------------------------
-    "swallowed-cancellation": Rule(
-        "{} swallows the cancellation that ends a round, so the call fails with SuspensionError.",
-        "Catch Exception instead, or raise the cancellation again.",
-    ),
     "ask-in-finally": Rule(
         "{} in a finally block is skipped whenever a round ends or the call is cancelled.",
         "Ask after the try statement.",
@@ -136,18 +132,6 @@ RULES: dict[str, Rule] = {
     "not-awaited": Rule(
         "{} is not awaited, so it never happens.",
         "Write await before it, or pass it to ctx.gather.",
-    ),
-    "swapped-arguments": Rule(
-        "{} gets the message in place of the question.",
-        "Write ctx.elicit(Model, message).",
-    ),
-    "foreign-spelling": Rule(
-        "{} in anabranch.",
-        'Change the line; "Migrate from the MCP SDK or FastMCP" in the documentation has the whole list.',
-    ),
-    "unknown-operation": Rule(
-        "{} does not exist: a context has no such operation.",
-        'Use an operation from "Writing tools" in the documentation.',
     ),
     # -- differences between two runs ----------------------------------------------------------------
     "different-ask": Rule(

@@ -1,22 +1,15 @@
-"""The rules about code around questions: cancellation, ``finally``, timeouts, and order."""
+"""The rules about code around questions: ``finally``, timeouts, and order."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from anabranch.replay_check._asks import CONVERSE, name_of, own_nodes
+from anabranch.replay_check._asks import name_of, own_nodes
 from anabranch.replay_check._check import Part
-from anabranch.replay_check._scopes import ContextMethod, Function, Scope
+from anabranch.replay_check._scopes import ContextMethod, Scope
 
-CANCELLATION = frozenset({
-    "builtins.BaseException",
-    "asyncio.CancelledError",
-    "asyncio.exceptions.CancelledError",
-    "concurrent.futures.CancelledError",
-    "anyio.get_cancelled_exc_class()",
-})  # fmt: skip
 TIMEOUTS = frozenset({
     "asyncio.timeout()",
     "asyncio.timeout_at()",
@@ -40,11 +33,7 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 class Suspension(Part):
-    # -- cancellation --------------------------------------------------------------------------
-
     def visit_Try(self, node: ast.Try | ast.TryStar) -> None:
-        if self._asks.first(node.body, self._scope) is not None:
-            self._check_handlers(node.handlers)
         around = [*node.body, *node.handlers, *node.orelse]
         if node.finalbody and self._asks.first(around, self._scope) is not None:
             self._check_finally(node.finalbody)
@@ -52,31 +41,13 @@ class Suspension(Part):
 
     visit_TryStar = visit_Try
 
-    def _check_handlers(self, handlers: Sequence[ast.ExceptHandler]) -> None:
-        caught = [each for each in handlers if self._catches_cancellation(each.type)]
-        for handler in caught[:1]:  # the cancellation does not reach the handlers below
-            if not _raises_again(handler):
-                line, column = handler.lineno, handler.col_offset
-                place = ast.Pass(lineno=line, end_lineno=line, col_offset=column)
-                what = f"`except {name_of(handler.type)}`" if handler.type else "A bare `except`"
-                self._emit("swallowed-cancellation", place, what)
-
-    def _catches_cancellation(self, caught: ast.expr | None) -> bool:
-        if caught is None:
-            return True
-        if isinstance(caught, ast.Tuple):
-            return any(self._catches_cancellation(each) for each in caught.elts)
-        return self._values.external(caught, self._scope) in CANCELLATION
-
     def _check_finally(self, body: Sequence[ast.stmt]) -> None:
         asked = self._asks.first(body, self._scope)
         if asked is not None:
             self._emit("ask-in-finally", asked)
         for statement in body:
             for node, scope in own_nodes(statement, self._scope):
-                if isinstance(node, ast.Return):
-                    self._emit("swallowed-cancellation", node, "`return` in a finally")
-                elif isinstance(node, ast.Await) and self._does_more_than_close(node, scope):
+                if isinstance(node, ast.Await) and self._does_more_than_close(node, scope):
                     self._emit("await-in-finally", node)
 
     def _does_more_than_close(self, node: ast.Await, scope: Scope) -> bool:
@@ -88,8 +59,6 @@ class Suspension(Part):
         if self._asks.first([node.value], scope) is not None:
             return False  # reported as a question
         return CLOSING.match(name_of(function).rpartition(".")[2]) is None
-
-    # -- timeouts ------------------------------------------------------------------------------
 
     def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
@@ -107,30 +76,11 @@ class Suspension(Part):
         limited = name == "asyncio.wait_for" or (name == "asyncio.wait" and has_timeout)
         if limited and self._asks.first(call.args, self._scope) is not None:
             self._emit("timeout-around-ask", call, f"`{name}`")
-        coroutines = self._coroutines(call) if name == "asyncio.as_completed" else ()
-        if self._asks.first(coroutines, self._scope, unnamed=True) is not None:
-            self._emit("unordered-asks", call, f"`{name}`")
         for arg in call.args:
             given = arg.value if isinstance(arg, ast.Starred) else arg
             starts = isinstance(given, ast.Set) and self._is_unordered(given)
             if starts and self._asks.first([given], self._scope, unnamed=True) is not None:
                 self._emit("unordered-asks", given)
-
-    def _coroutines(self, call: ast.Call) -> Iterator[ast.expr]:
-        """Yield the elements of the first argument that name their steps only when they run."""
-        match self._values.origin(call.args[0], self._scope) if call.args else None:
-            case ast.List(elements) | ast.Tuple(elements) | ast.Set(elements):
-                pass
-            case ast.ListComp(element) | ast.SetComp(element) | ast.GeneratorExp(element):
-                elements = [element]
-            case _:
-                return
-        for each in elements:
-            made = self._values.of(each.func, self._scope) if isinstance(each, ast.Call) else None
-            if isinstance(made, Function) or made == CONVERSE:
-                yield each
-
-    # -- order ---------------------------------------------------------------------------------
 
     def visit_For(self, node: ast.For) -> None:
         self._check_order(node.iter, node.body)
@@ -161,23 +111,3 @@ class Suspension(Part):
 def _is_number(node: ast.expr) -> bool:
     """Return whether a node is a number: a set of numbers has the same order in every process."""
     return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
-
-
-def _raises_again(handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler raises the caught error on every path."""
-    returns = any(isinstance(node, ast.Return) for node in ast.walk(handler))
-    return _ends_in_raise(handler.body, handler.name) and not returns
-
-
-def _ends_in_raise(body: Sequence[ast.stmt], name: str | None) -> bool:
-    match body[-1] if body else None:
-        case ast.Raise(exc=None):
-            return True
-        case ast.Raise(exc=ast.Name(id=raised)):
-            return raised == name
-        case ast.If(body=then, orelse=otherwise):
-            return _ends_in_raise(then, name) and _ends_in_raise(otherwise, name)
-        case ast.With(body=inner) | ast.AsyncWith(body=inner) | ast.Try(body=inner):
-            return _ends_in_raise(inner, name)
-        case _:
-            return False

@@ -1,7 +1,6 @@
 """``/healthz`` and ``/readyz``: whether a server is alive, and whether it can take requests.
 
-Load balancers ask under any ``Host``, so anyone may ask. The replies reveal nothing else about the
-server.
+Anyone may ask, under any ``Host``. The replies reveal nothing else about the server.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The in-process edge: ``run_tool`` calls a tool in this process, and an ``Answerer`` answers its questions.
-
-By default, each round discards the body and replays it from the journal's text, like a stateless
-server. So a tool that is not safe to replay fails here, and not in production.
-"""
+"""The in-process edge: ``run_tool`` calls a tool in this process, and replays it in each round."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads the type of a file from its first bytes: servers declare wrong types, and providers refuse them.
-
-The module also reads base64 and texts, and words sizes.
-"""
+"""Reads the type of a file from its first bytes: servers declare wrong types, and providers refuse them."""
 
 from __future__ import annotations
 
@@ -52,11 +49,7 @@ def file_type(data: bytes) -> str | None:
 
 
 def read_base64(encoded: str) -> bytes:
-    """Return the bytes of base64 in any form: with line breaks, URL-safe, or as a data URL.
-
-    Raises:
-        ValueError: if the text is not base64.
-    """
+    """Return the bytes of base64 in any form: with line breaks, URL-safe, or as a data URL."""
     plain = "".join(encoded.rpartition(";base64,")[2].split()).translate(_URL_SAFE).rstrip("=")
     return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
 
@@ -79,11 +72,7 @@ def is_other_text(data: bytes) -> bool:
 
 
 def decoded(data: bytes, encoding: str = "utf-8") -> str:
-    """Return a text file's text: by its byte order mark, or else in ``encoding``.
-
-    Raises:
-        UnicodeDecodeError: if ``data`` is not text in that encoding.
-    """
+    """Return a text file's text: by its byte order mark, or else in ``encoding``."""
     marked = next((name for mark, name in _MARKS if data.startswith(mark)), encoding)
     return data.decode(marked)
 

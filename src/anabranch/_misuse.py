@@ -1,7 +1,4 @@
-"""Words the errors for wrong uses of ``ctx`` that are easy to make, each with its remedy.
-
-These checks help authors without a type checker, and authors who know the context of another library.
-"""
+"""Words the errors for wrong uses of ``ctx``, for authors without a type checker, or of another library."""
 
 from __future__ import annotations
 
@@ -24,19 +21,16 @@ OF_OTHERS: Final[Mapping[str, str]] = {
 
 
 def require_text(method: str, name: str, given: object) -> None:
-    """Check that the argument ``name`` is a text."""
     if not isinstance(given, str):
         raise TypeError(f"{method} takes a text as {name}, got {given!r}.")
 
 
 def require_seconds(method: str, given: object) -> None:
-    """Check that ``given`` is a number of seconds."""
     if not isinstance(given, int | float):
         raise TypeError(f"{method} takes a number of seconds, got {type(given).__name__}.")
 
 
 def require_operations(method: str, operations: tuple[object, ...]) -> None:
-    """Check that ``operations`` can be awaited."""
     for each in operations:
         if not inspect.isawaitable(each):
             raise TypeError(
@@ -55,7 +49,6 @@ def require_awaitable(made: object) -> None:
 
 
 def require_runnable(given: Any) -> None:  # noqa: ANN401 - anything that an author gives
-    """Check that ``given`` is a tool."""
     if not hasattr(given, "validate"):
         name = f"the function {given.__name__!r}" if inspect.isroutine(given) else repr(given)
         raise TypeError(
@@ -65,13 +58,11 @@ def require_runnable(given: Any) -> None:  # noqa: ANN401 - anything that an aut
 
 
 def refuse_attribute(name: str) -> NoReturn:
-    """Refuse an attribute that a context does not have."""
     remedy = f". Write {OF_OTHERS[name]}." if name in OF_OTHERS else ""
     raise AttributeError(f"'BranchContext' object has no attribute {name!r}{remedy}", name=name)
 
 
 def refuse_as_argument() -> NoReturn:
-    """Refuse a context among the arguments that a caller gives."""
     raise PydanticUserError(
         "An MCP host reads ctx as an argument, and no caller gives a BranchContext. Decorate the"
         " function with anabranch's @tool alone, then write install(server, function), or"

@@ -1,8 +1,7 @@
 """Tokens that carry the state of a call: sealed, so that no client can read, change or misuse it.
 
-A token carries claims around the state of a call: its tool and caller, its expiry, and the earlier
-answers. The cryptography is the SDK's AES-256-GCM codec. Every refusal is the same error for the
-client, with the reason in one line of the server's log.
+The cryptography is the SDK's AES-256-GCM codec. Every refusal is the same error for the client,
+with the reason in one line of the server's log.
 """
 
 from __future__ import annotations
@@ -35,15 +34,7 @@ SHORTEST = 32
 
 
 class Claims(BaseModel):
-    """The content of every token.
-
-    Attributes:
-        tool: the tool's name.
-        state: the journal's text, or a reference to it.
-        issued, expires: seconds since the epoch.
-        audience: the server that the token is for.
-        principal: the caller who may present the token; empty without authentication.
-    """
+    """The content of every token; ``state`` is the journal's text, or a reference to it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -58,10 +49,7 @@ class Claims(BaseModel):
 class SagaClaims(Claims):
     """The content of a saga's token, of a handle, or of a link to a question.
 
-    Attributes:
-        arguments: the tool's arguments, as given.
-        question: the step id of the linked question.
-        answered: step id to digest of its given result.
+    ``question`` is the step id of the linked question; ``answered`` has digests of results by step id.
     """
 
     arguments: dict[str, Any] = Field(default_factory=dict)
@@ -73,12 +61,9 @@ C = TypeVar("C", bound=Claims)
 
 
 class Sealer:
-    """Seals and opens the tokens of one server.
+    """Seals and opens the tokens of one server, the ``audience``.
 
-    Args:
-        keys: at least 32 bytes each; the first seals, all can open.
-        audience: the server's name: a token of another service with the same keys is refused.
-        ttl: seconds for which a token is valid.
+    The first of ``keys`` seals, all can open. A token of another service with the same keys is refused.
     """
 
     def __init__(
@@ -100,8 +85,7 @@ class Sealer:
     def seal(self, claims: Claims, principal: str, *, until: float | None = None) -> str:
         """Return the token of ``claims``, valid from now on.
 
-        With ``until``, the time when a sleeping call continues, the token is valid for ``ttl``
-        seconds after it.
+        ``until`` is the time when a sleeping call continues: the token is valid for ``ttl`` seconds after.
         """
         now = self._clock.now()
         head = {
@@ -119,15 +103,10 @@ class Sealer:
         return self._codec.seal(text.encode("utf-8", "surrogatepass"))
 
     def open(self, token: str, principal: str) -> SagaClaims:
-        """Return the claims of ``token``; raises like :meth:`open_as`."""
         return self.open_as(SagaClaims, token, principal)
 
     def open_as(self, shape: type[C], token: str, principal: str) -> C:
-        """Return the claims of ``token``, checked to be of the type ``shape``.
-
-        Raises:
-            InvalidTokenError: if the token is malformed, expired, or for another server or caller.
-        """
+        """Return the claims of ``token``, or raise ``InvalidTokenError``."""
         try:
             opened = self._codec.unseal(token).decode("utf-8", "surrogatepass")
             head, _, state = opened.partition("\n")
@@ -158,13 +137,7 @@ def has_expired(error: InvalidTokenError) -> bool:
 
 
 def _listed(keys: object) -> Sequence[bytes | str]:
-    """Return ``keys``, a list of secrets.
-
-    Python would read one text or bytes as a list of letters or numbers.
-
-    Raises:
-        TypeError: if ``keys`` is one secret, or an entry is no secret.
-    """
+    """Return ``keys``, a list of secrets; Python would read one text as a list of letters."""
     if isinstance(keys, str | bytes | bytearray):
         raise TypeError("keys must be a list of secrets, got one secret. Write keys=[…].")
     listed = list(cast("Iterable[object]", keys))

@@ -2,8 +2,7 @@
 
 Spans and metrics show no data of a call: no argument, value, answer or prompt, and only the type of
 an error. A span cannot outlive its process, so the span of a call that runs by rounds ends with the
-first round. Later rounds name it as their parent, in any process. ``Journal.trace``,
-which travels in the sealed state, identifies it. Log records carry the call and the span as well.
+first round. Later rounds name it as their parent, in any process, by ``Journal.trace``.
 """
 
 from __future__ import annotations

@@ -82,14 +82,10 @@ _set = object.__setattr__
 
 
 def unchecked(shape: type[_S], /, **fields: object) -> _S:
-    """Return ``shape(**fields)`` without validating ``fields``.
+    """Return ``shape(**fields)`` without validating ``fields``, each as validation would return it.
 
     Paths of thousands of messages with valid blocks use this function: to validate them again would
-    take longer than everything else.
-
-    Args:
-        shape: a class without private attributes.
-        fields: all fields, each as validation would return it.
+    take longer than everything else. ``shape`` has no private attributes.
     """
     made = shape.__new__(shape)
     _set(made, "__dict__", fields)  # with the three below, the whole state of a pydantic model
@@ -277,11 +273,6 @@ def assistant(content: str | Iterable[Block]) -> Message:
 
 
 def to_messages(messages: Iterable[MessageLike]) -> tuple[Message, ...]:
-    """Return the messages; those given as JSON are validated.
-
-    Raises:
-        pydantic.ValidationError: if an item is not a message.
-    """
     given = tuple(messages)
     return _MESSAGES.validate_python(given) if given else ()
 

@@ -19,13 +19,10 @@ class AmbiguousCallError(NoSuchCallError):
 
 
 async def find_call(store: CallStore, name: str) -> CallRecord:
-    """Return the call whose id is, or begins with, ``name``; the prefix ``call_`` is optional.
-
-    ``last`` is the call that started last.
+    """Return the call whose id is, or begins with, ``name``, without ``call_``, or the ``last`` call.
 
     Raises:
         NoSuchCallError: if no call, or several, match.
-        StoreError: if the store fails.
     """
     if not name:
         raise NoSuchCallError("The name of the call is empty. Give an id from the list of calls.")

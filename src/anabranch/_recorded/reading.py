@@ -64,11 +64,6 @@ LINES = 50
 
 
 async def read_call(store: CallStore, record: CallRecord, now: float) -> RecordedCall:
-    """Return the whole record of a call.
-
-    Raises:
-        StoreError: if the store fails.
-    """
     reading = _Reading(Steps(record.tool), await store.answers(record.call_id))
     held = record.lease
     is_run = held is not None and held.until > now

@@ -55,18 +55,8 @@ class Drift(BaseModel):
 class Replayed(BaseModel):
     """The outcome of a replay.
 
-    Attributes:
-        id, tool: the call.
-        version: the version of the code that started the call, if it is known.
-        ended: ``waits`` or ``ended``, each as recorded; ``continues`` with the steps in ``next``;
-            ``drifts``; or ``cannot be read``: another release wrote the record, or the conversation
-            that the call read is gone.
-        next: the steps that come next: open questions first.
-        reworded: the open questions that the present code asks in other words.
-        not_reached: the open questions that the present code does not come to, or only after ``next``.
-        old_ways: the markers (``ctx.patched``) at which the call runs the old code.
-        drift: the first difference.
-        problem: the reason why the record is unreadable, or cannot be compared.
+    ``not_reached`` are open questions that the present code does not come to, or only after ``next``.
+    ``old_ways`` are the markers (``ctx.patched``) at which the call runs the old code.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -104,11 +94,8 @@ async def replay_call(
 ) -> Replayed:
     """Replay a recorded call with ``tool``, and compare the replay with the record.
 
-    ``runtime`` has the conversation that the call came from; ``None`` if the conversation is gone.
-    The tool may read the conversation, so no difference is reported without it.
-
-    Raises:
-        StoreError: if the store fails.
+    ``runtime`` has the conversation that the call came from, which the tool may read; ``None`` if the
+    conversation is gone.
     """
     last = await store.last_round(record.call_id)
     found = partial(Replayed, id=record.call_id, tool=record.tool, version=record.version)
@@ -147,11 +134,7 @@ def _old_ways(journal: Journal) -> list[str]:
 
 
 async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | None) -> Journal:
-    """Return the journal of a call up to its wait, its interruption or its end.
-
-    Raises:
-        ValueError: if another release wrote the record.
-    """
+    """Return the journal of a call up to its wait, its interruption or its end."""
     journal = await latest_journal(store, record)
     if last is not None and not last.state:
         inbox = await store.answers(record.call_id)

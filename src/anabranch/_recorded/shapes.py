@@ -19,10 +19,7 @@ class _Shape(BaseModel):
 
 
 class Listed(_Shape):
-    """A call in a list; times are seconds since the epoch.
-
-    ``version`` is the version of the code that started the call, or continued it last.
-    """
+    """A call in a list; ``version`` is that of the code which started the call, or continued it last."""
 
     id: str
     tool: str
@@ -34,8 +31,6 @@ class Listed(_Shape):
 
 
 class Holder(_Shape):
-    """The worker that has the lease on a call."""
-
     worker: str
     until: float
 
@@ -43,21 +38,8 @@ class Holder(_Shape):
 class RecordedStep(_Shape):
     """An operation of a call, recorded or open.
 
-    Attributes:
-        id: the step id; for a branch, its path.
-        kind: ``step``, ``elicit``, ``url``, ``sample``, ``branch``, ``task``, ``now``, ``seed``,
-            ``race``, ``defaults``.
-        within: the path of the innermost branch or task around the step.
-        depth: the number of branches and tasks around the step.
-        round: the round that recorded or asked the step.
-        state: ``done``, ``failed`` or ``open``; a finished branch that is not folded has ``ended``.
-        value: the returned value, or the answer.
-        error: the reason of the failure.
-        asked: the question, if it is recorded.
-        answered_by: ``client``, ``page`` (of the server), ``server`` (its own model), if known.
-        answered_in: the round that received the answer.
-        tokens: the cost of a sample or a branch.
-        undo: the state of the step's undo, if it has one; ``undo_name`` is the undo's function.
+    ``within`` is the path of the innermost branch or task around the step. A finished branch that is
+    not folded has ``ended``. ``undo_name`` is the undo's function.
     """
 
     id: str
@@ -77,16 +59,7 @@ class RecordedStep(_Shape):
 
 
 class RecordedRound(_Shape):
-    """One round of a recorded call.
-
-    Attributes:
-        number: rounds count from 1.
-        outcome: the end of the round: it ``asked``, the tool ``returned`` or ``failed``; it was
-            ``interrupted``, or is ``running``; the call ``began here`` as another line.
-        ended: the time of the end in seconds since the epoch, if it was noted.
-        worker: the process that ran the round, if it was noted.
-        asks: the ids of the questions that ended the round.
-    """
+    """One round of a recorded call, counted from 1; the call ``began here`` as another line."""
 
     number: int
     outcome: RoundOutcome
@@ -96,19 +69,10 @@ class RecordedRound(_Shape):
 
 
 class RecordedCall(Listed):
-    """A call with its whole record.
+    """A call with its whole record; the steps inside a branch follow the branch.
 
-    Attributes:
-        arguments: the validated arguments.
-        lease: the worker that runs the call, or that last renewed the lease.
-        rounds: the rounds in order.
-        steps: the steps in the order in which they happened; the steps inside a branch follow it.
-        waits_for: the ids of the open questions and sleeps.
-        waits_until: the time when the first of these sleeps ends and the call continues.
-        value: the tool's result; ``error``: the reason of its failure.
-        notices: the number of delivered log lines and progress messages.
-        lines: the names of the other lines of this call.
-        is_complete: whether the whole record is readable; another release may have written the rest.
+    ``waits_until`` is the time when the first open sleep ends. ``lines`` are the names of the call's
+    other lines. Another release may have written the rest of a record that is not complete.
     """
 
     arguments: JsonValue

@@ -1,7 +1,6 @@
 """The steps of a call, put together from the records of its rounds.
 
-A state holds only the entries that later rounds need, with branches folded. The entries of a round hold
-its effects, and its notes the rest. Therefore this module reads the rounds in order, and takes each step
+A state holds only the entries that later rounds need, with branches folded. So each step is taken
 from the first round that has it.
 """
 
@@ -33,8 +32,6 @@ def error_text(error: Mapping[str, Any] | None) -> str:
 
 @dataclass(slots=True)
 class _Known:
-    """The facts about one step in the rounds read so far."""
-
     kind: str
     round: int
     entry: Entry | None = None
@@ -62,7 +59,6 @@ class Steps:
                 step.answered_in = number
 
     def record(self, number: int, texts: Mapping[str, str]) -> None:
-        """Add the entries that round ``number`` recorded, as texts."""
         for step_id, text in texts.items():
             entry, compensation, _ = load_entry(text)
             step = self._step(step_id, entry.kind, number)
@@ -99,10 +95,7 @@ class Steps:
     def all(self, undone: Collection[str], *, unwound: bool, over: bool) -> list[RecordedStep]:
         """Return the steps in order, each branch followed by the steps inside it.
 
-        Args:
-            undone: the steps whose undo ran.
-            unwound: whether the call failed or expired, which makes the other undos due.
-            over: whether the call ended.
+        The undo of a step ran if the step is in ``undone``; the other undos of an ``unwound`` call are due.
         """
         below: dict[str, dict[str, int]] = {}
         for step_id, known in self._known.items():

@@ -1,7 +1,6 @@
 """Checks values against JSON Schemas of other programs, without backtracking, network, or endless work.
 
-A schema can make its checker try exponentially many ways, by a pattern or by references. So an
-automaton matches patterns, references lead only inside the schema, and a check has a limit of
+An automaton matches patterns, references lead only inside the schema, and a check has a limit of
 processor time. A part that cannot be checked in time counts as fitting: the author of the schema
 checks as well.
 """
@@ -68,11 +67,7 @@ def misfits(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> list
 
 
 def filled_in(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return a form's content, with texts converted to the types of fields where possible.
-
-    A null, or an empty text that cannot fit, stands for an optional field left empty. A text may
-    hold the number or the truth value that a field takes, and a number may stand for a text.
-    """
+    """Return a form's content, with texts converted to the types of fields where possible."""
     required: Any = schema.get("required")
     asked = cast("list[object]", required) if isinstance(required, list) else []
     meant: dict[str, JsonValue] = {}
@@ -120,11 +115,7 @@ def _part(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def misfit(schema: Mapping[str, Any], value: object) -> str | None:
-    """Return a short reason why ``value`` does not fit ``schema``, or ``None`` if it does.
-
-    Raises:
-        UnusableSchemaError: if the schema cannot be compared with any value.
-    """
+    """Return a reason why ``value`` does not fit ``schema``, or raise ``UnusableSchemaError``."""
     found = _errors(schema, value, formats=False)
     return _line(_best_of(found)) if found else None
 
@@ -145,10 +136,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=32)
 def _fault_of(text: str) -> str | None:
-    """Return the reason why a schema, as JSON text, is no valid JSON Schema, or ``None``.
-
-    Each answer to a question needs the check of the question's form, so the result is kept.
-    """
+    """Return the reason why a schema, as JSON text, is no valid JSON Schema, or ``None``."""
     schema = cast("dict[str, Any]", read_json(text))
     try:
         checker: Any = _checker(schema)

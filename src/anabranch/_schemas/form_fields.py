@@ -1,8 +1,4 @@
-"""The fields of an MCP form: their labels, the values that they accept, and the reading of typed text.
-
-This module draws nothing. The checks here tell the user about a mistake immediately; the server
-checks every answer again.
-"""
+"""The fields of an MCP form: their labels, the values that they accept, and the reading of typed text."""
 
 from __future__ import annotations
 
@@ -59,7 +55,6 @@ class Options(_Schema):
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The values to choose from; empty if the user may type any value."""
         return self.one_of or self.any_of or tuple(Option(const=each) for each in self.enum)
 
 
@@ -135,11 +130,7 @@ class Field(Options):
         return None
 
     def read(self, text: str, *, required: bool) -> JsonValue | LeaveOut:
-        """Return the value of a typed text.
-
-        Raises:
-            ValueError: if the field does not accept the value; the message is for the user.
-        """
+        """Return the value of a typed text; a ``ValueError`` has a message for the user."""
         if not text and not required:
             return LEAVE_OUT
         if self.type == "integer":
@@ -149,13 +140,9 @@ class Field(Options):
         return self._checked(text)
 
     def chosen(self, values: Sequence[Any], *, required: bool) -> list[Any] | LeaveOut:
-        """Return the answer of a list for the chosen ``values``.
+        """Return the answer of a list for the chosen ``values``, or raise like :meth:`read`.
 
-        Without chosen values, an optional list has no answer; if the user removed a default, it is
-        empty.
-
-        Raises:
-            ValueError: if too few or too many values are chosen; the message is for the user.
+        Without chosen values, an optional list has no answer; if the user removed a default, it is empty.
         """
         if not values and not required and (self.min_items or not self.default):
             return LEAVE_OUT
@@ -165,12 +152,7 @@ class Field(Options):
         return list(values)
 
     def listed(self, entries: Sequence[str], *, required: bool) -> list[Any] | LeaveOut:
-        """Return the answer of a list for the typed ``entries``; blank entries do not count.
-
-        Raises:
-            ValueError: if an entry is invalid, or there are too few or too many; the message is for
-                the user.
-        """
+        """Return the answer of a list for the typed ``entries``; blank entries do not count."""
         typed = [each.strip() for each in entries if each.strip()]
         kind = self.items.type
         if kind == "string":

@@ -1,8 +1,7 @@
 """Reads the forms of any server as fields that a user can fill in.
 
 Servers write one field in many ways: a reference to an enum, ``anyOf`` with null, choices without a
-type. :class:`FormReader` reads them all as the same few shapes, for every place that shows a form.
-A schema may be hostile, so the work on one is bounded.
+type. A schema may be hostile, so the work on one is bounded.
 """
 
 from __future__ import annotations
@@ -32,9 +31,6 @@ class FormReader:
         """Return the form with fields in the shapes of ``anabranch._schemas.form_fields.Field``.
 
         A field that no form can show has a type that ``Field`` refuses.
-
-        Raises:
-            ValueError: if the schema is too large or nested too deeply.
         """
         try:
             form = self._flattened(self._root)
@@ -80,10 +76,7 @@ class FormReader:
         return {"enum": items["enum"]} if items.get("enum") else {"type": items["type"]}
 
     def _flattened(self, given: object) -> dict[str, Any]:
-        """Merge a field's ``$ref``, ``allOf`` and best ``anyOf`` variant into its schema; drop null.
-
-        Variants that are choices stay.
-        """
+        """Merge a field's ``$ref``, ``allOf`` and best ``anyOf`` variant into its schema; drop null."""
         self._count(1)
         schema = dict(cast("Schema", given)) if isinstance(given, Mapping) else {}
         for each in (*_list(schema.pop("allOf", ())), self._target(schema.pop("$ref", None))):

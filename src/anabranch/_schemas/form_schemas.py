@@ -1,7 +1,6 @@
 """Reduces the JSON Schemas of form fields to the keys that the MCP protocol defines.
 
-Strict clients show no form with a key that the protocol does not define. Such keys become words in
-the field's description, and the server checks them in the answer.
+Strict clients show no form with another key. Such keys become words in the description.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ _SILENT: Final = {"deprecated", "uniqueItems", "readOnly", "writeOnly", "enumNam
 
 
 def with_text_choices(schema: Schema) -> dict[str, Any]:
-    """Return ``schema`` with choices that are texts, since the protocol has no choice of numbers.
-
-    An answer is read as the number that its text holds. ``oneOf`` and ``enumNames`` have the titles.
-    """
+    """Return ``schema`` with choices that are texts, since the protocol has no choice of numbers."""
     chosen = dict(schema)
     if type(schema.get("const")) in _CHOSEN:
         chosen["enum"] = [chosen.pop("const")]

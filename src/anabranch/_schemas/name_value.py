@@ -1,8 +1,4 @@
-"""A reader for arguments that a user types as ``name=value``.
-
-The tool's JSON schema gives the type by which the text of a value is read. The tool checks the
-values, and reports all faulty fields together.
-"""
+"""A reader for arguments that a user types as ``name=value``, by the types in the tool's schema."""
 
 from __future__ import annotations
 
@@ -42,12 +38,7 @@ WORDS = {
 
 
 def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of ``pairs`` by their names.
-
-    Raises:
-        ValueError: if pairs have no ``=``, names come twice, texts cannot be read, or values do not
-            fit ``schema``; the error names all of them.
-    """
+    """Return the values of ``pairs`` by their names; a ``ValueError`` names all problems."""
     arguments: dict[str, Any] = {}
     problems: list[str] = []
     unread: set[str] = set()
@@ -79,12 +70,9 @@ def misfits_of(values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[tup
 
 
 def split_pairs(text: str) -> Iterator[str]:
-    """Yield the pairs in a line of ``name=value name=value``.
+    """Yield the pairs in a line of ``name=value name=value``, or raise ``ValueError``.
 
     A value with spaces is in quotes of either kind, or is a JSON list or object.
-
-    Raises:
-        ValueError: if a quote, a list or an object does not end.
     """
     at = 0
     while (named := _NAME.match(text, at)) is not None:
@@ -114,10 +102,7 @@ def _value_at(text: str, at: int) -> tuple[str, int]:
 
 
 def _python_list(text: str, at: int) -> str | None:
-    """Return the text of the list in Python's notation that begins at ``at``; ``None`` without one.
-
-    The tool decides whether it accepts the notation, since some tools read JSON alone.
-    """
+    """Return the text of the list in Python's notation that begins at ``at``; ``None`` without one."""
     ends = (found.end() for found in re.finditer(r"\]", text[at : at + LONGEST]))
     for end in ends:
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
@@ -147,11 +132,7 @@ def _read_value(name: str, text: str, schema: Mapping[str, Any]) -> object:
 
 
 def _types(field: object, definitions: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the JSON types that a field allows; none if the field allows every type.
-
-    The schema may be another server's, so each part is read once, however many references lead
-    there.
-    """
+    """Yield the JSON types that a field allows, each part read once; none if every type is allowed."""
     left, seen = [field], set[str]()
     while left:
         if not isinstance(part := left.pop(), dict):

@@ -1,8 +1,4 @@
-"""Converts arguments that a caller wrote in another type than the schema asks for.
-
-A text of JSON becomes its list, object or null, or the number that a choice has. A number becomes
-the text that the schema asks for. A null or an empty text is left out.
-"""
+"""Converts arguments that a caller wrote in another type than the schema asks for."""
 
 from __future__ import annotations
 
@@ -18,11 +14,7 @@ from anabranch._text import read_json
 def as_meant(
     given: dict[str, Any], problems: Iterable[ErrorDetails]
 ) -> tuple[dict[str, Any], set[tuple[int | str, ...]]]:
-    """Return a copy of ``given``, with values that have a problem converted where possible.
-
-    Returns:
-        the copy, and the places of the nulls and empty texts that the copy lacks.
-    """
+    """Return ``given`` with problems converted where possible, and the places that were left out."""
     meant, left_out = copy.deepcopy(given), set[tuple[int | str, ...]]()
     for problem in problems:
         holder, place, value = _found(meant, problem["loc"])
@@ -62,10 +54,7 @@ _CHOICES = frozenset({"literal_error", "enum"})
 
 
 def _decoded(text: str, *, is_choice: bool) -> object:
-    """Return the list, object or null that a text holds as JSON; any other text unchanged.
-
-    The text of a choice may hold a number.
-    """
+    """Return the list, object, null or chosen number that a text holds as JSON; else the text."""
     try:
         decoded: object = read_json(text)
     except ValueError:

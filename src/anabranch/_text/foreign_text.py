@@ -1,8 +1,6 @@
 """Foreign texts on their way out: encodable for a wire, printable on a terminal and in a log.
 
-A text is foreign if this library did not write it: text of a server, model, client, user or file, or
-the name of a file. Inside the process a text stays unchanged; it changes only on its way out. The
-module also checks the names that an author gives. No import here is slow, for commands that only
+A text is foreign if this library did not write it. No import here is slow, for commands that only
 print.
 """
 
@@ -24,8 +22,7 @@ T = TypeVar("T")
 def encodable(value: T) -> T:
     r"""Return ``value`` with each lone surrogate in its texts escaped, as ``\udce9``, and other bytes as base64.
 
-    ``value`` is JSON, a model or a dataclass. A file name that is not UTF-8 has lone surrogates, and
-    UTF-8, which every wire speaks, has none. Bytes that are UTF-8 are text; all others become base64. An
+    A file name that is not UTF-8 has lone surrogates, and UTF-8, which every wire speaks, has none. An
     encodable value is returned unchanged.
     """
     # Imported here, so that a command that only prints its help does not load pydantic.
@@ -75,11 +72,7 @@ brackets. A name with one of them could be confused with a generated id.
 
 
 def checked_name(name: str, what: str = "name") -> str:
-    """Return ``name`` if it is valid; the error calls the name a ``what``, such as a key.
-
-    Raises:
-        ValueError: if ``name`` is empty, or contains one of :data:`MARKS` or a lone surrogate.
-    """
+    """Return ``name`` if it is a valid ``what``, such as a key; otherwise raise ``ValueError``."""
     if not name or MARKS & set(name):
         raise ValueError(f"A {what} must not be empty or contain any of / ~ # < >, got {name!r}")
     if encodable(name) != name:
@@ -102,11 +95,7 @@ _UNPRINTABLE = re.compile(
 
 
 def printable(text: str) -> str:
-    """Return ``text`` without characters that a reader cannot see or a terminal would obey.
-
-    U+FFFD replaces control characters except tabs and line breaks, characters that change the
-    direction of text or have no width, and lone surrogates.
-    """
+    """Return ``text`` with U+FFFD for characters that a reader cannot see or a terminal would obey."""
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
@@ -130,7 +119,7 @@ def _readable(text: str) -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Formats a log record as one printable line, followed by the indented lines of its traceback.
+    """Formats a log record as one printable line, followed by its indented traceback.
 
     So a text in the record, from a header or an exception, cannot look like another record.
     """

@@ -1,11 +1,8 @@
 """JSON from outside, read with one kind of error for every fault, and found in the replies of models.
 
-``json`` raises ``RecursionError`` for a text that is nested too deeply. pydantic and the protocol
-refuse to send a text that is nested a little less. Other parsers accept numbers that Python does
-not write: infinite numbers, or numbers of thousands of digits.
-
-Models put a polite sentence before their answer, a fence around it, and their thinking above it. The
-search takes time linear in the length of the reply.
+``json`` raises ``RecursionError`` for a text that is nested too deeply; pydantic and the protocol
+refuse a text that is nested a little less. Models put a polite sentence before their answer, a fence
+around it, and their thinking above it.
 """
 
 from __future__ import annotations
@@ -37,11 +34,7 @@ class TooDeepError(ValueError):
 
 
 def read_json(text: str) -> Any:  # noqa: ANN401 - any JSON
-    """Return the value of ``text``.
-
-    Raises:
-        ValueError: if ``text`` is not JSON; a ``TooDeepError`` if it is nested too deeply.
-    """
+    """Return the value of ``text``, or raise ``ValueError``; ``TooDeepError`` for deep nesting."""
     try:
         return _checked(json.loads(text))
     except RecursionError:
@@ -129,13 +122,8 @@ def answer_in(text: str, read: Callable[[str], T]) -> T:
 
     A value outside of lists and objects is found only if it stands alone or in a fence.
 
-    Args:
-        text: the reply.
-        read: returns the value of a JSON text, or raises a ``ValidationError``.
-
     Raises:
-        ValidationError: if ``read`` accepts no value; the error for the longest value, if there is
-            one.
+        ValidationError: if ``read`` accepts no value; the error for the longest value, if there is one.
         ValueError: if ``read`` accepts two different values.
     """
     # Imported here, so that a command that only prints its help does not load pydantic.
@@ -176,7 +164,7 @@ def _values(said: str) -> list[str]:
 
 
 def _nested(said: str) -> Iterator[str]:
-    """Yield the outermost lists and objects, each as its text.
+    """Yield the outermost lists and objects, each as its text, in time linear in the length.
 
     A beginning that is cut off, or that turns out to be prose, is skipped up to the fault.
     """

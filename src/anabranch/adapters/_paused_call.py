@@ -1,11 +1,7 @@
 """A call between two rounds, in the form that all adapters store and continue.
 
-A framework stores a call as plain JSON: the questions, the sealed state, and the problem of the
-last answers, if any.
-
-Some frameworks cannot run a tool a second time after its user has answered. Such a framework stores
-the call in its snapshot: the tool's name and arguments, the data of the pause and, at the end, the
-text for the model. The later rounds run outside of the framework's agent.
+Some frameworks cannot run a tool again after its user has answered. Their snapshot stores the call:
+the tool's name and arguments, the data of the pause and, at the end, the text for the model.
 """
 
 from __future__ import annotations
@@ -66,18 +62,9 @@ class PausedCall:
     ) -> Returned[Any] | Failed | dict[str, Any]:
         """Run the first round, or the one after ``paused``; return its end, or the data to pause with.
 
-        A round runs only with valid answers, or after a sleep has ended. With an invalid answer,
-        the call pauses as before, and ``problem`` names the reason. An error that the model may not
-        read is logged, and the model reads its id.
-
-        Raises:
-            StoreError, UnreachableError: if the store does not answer. After this error and the
-                next two, the call is unchanged and can be continued later.
-            OtherVersionError: if the call waits for other code.
-            InvalidTokenError: if the state is another caller's, or was answered differently before.
-            ValueError: if ``paused`` does not come from this method.
-            Exception: if the tool raises in the first round; the framework handles it like any
-                tool's error.
+        A round runs only with valid answers, or after a sleep has ended. After an invalid answer, the
+        call pauses as before, and ``problem`` names the reason. An error that is raised after the first
+        round leaves the call unchanged.
         """
         asked = None if paused is None else Asked.from_json(paused)
         if asked is not None and not answers and not self._is_due(asked):
@@ -149,14 +136,12 @@ class AdaptedTool:
     async def begin(
         self, arguments: Mapping[str, Any], principal: str, call_id: str = ""
     ) -> StoredCall:
-        """Run the first round of a call; raise the errors of :meth:`PausedCall.next`."""
         call = {"tool": self.tool.name, "arguments": dict(arguments)}
         return await self.advance(call, None, principal, call_id)
 
     async def advance(
         self, call: StoredCall, answers: Answers | None, principal: str, call_id: str = ""
     ) -> StoredCall:
-        """Run the next round of an open call; return its new stored form, or raise like ``next``."""
         if "text" in call:
             return call
         next_round = PausedCall(self.tool, call["arguments"], self.rounds, call_id, principal)
@@ -176,9 +161,7 @@ async def next_rounds(
 ) -> AsyncGenerator[tuple[str, StoredCall]]:
     """Run the next round of each of ``calls``; yield each call's id and new stored form.
 
-    Raises:
-        Exception: if a call is unchanged because its round failed; the first such error, after all
-            other calls.
+    The first error of a round is raised after all other calls.
     """
     adapted: dict[str, AdaptedTool] = {
         each.name: each.anabranch for each in tools if hasattr(each, "anabranch")

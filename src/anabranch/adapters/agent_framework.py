@@ -126,7 +126,6 @@ def _name_of(context: Any) -> str:  # noqa: ANN401 - FunctionInvocationContext
 
 
 def _ours(requests: Iterable[Any]) -> list[tuple[Any, StoredCall]]:
-    """Return the requests of these tools, each with its stored call."""
     return [
         (request, request.additional_properties[OURS])
         for request in requests

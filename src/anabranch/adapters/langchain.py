@@ -45,23 +45,13 @@ _CHOICES = {"required": "any", "auto": "auto"}
 
 
 class ChatModelSampler:
-    """Answers samples with a ``BaseChatModel``.
-
-    A request that allows no tool call is sent without tools; preferences for other models are
-    ignored.
-    """
+    """Answers samples with a ``BaseChatModel``; preferences for other models are ignored."""
 
     def __init__(self, model: Any) -> None:  # noqa: ANN401 - the framework's
         self._model = model
         self._core = find_framework("langchain_core.messages", "langchain-core", "1.6", __name__)
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Ask the chat model to answer ``request``.
-
-        Raises:
-            ToolError: if the request has an image or a sound.
-            Exception: if the model raises.
-        """
         messages = [each for message in request.messages for each in self._messages(message)]
         if request.system_prompt:
             messages.insert(0, self._core.SystemMessage(request.system_prompt))
@@ -119,11 +109,7 @@ class ChatModelSampler:
 
 
 def _check_kinds(blocks: tuple[Block, ...]) -> None:
-    """Check that ``blocks`` are only texts, tool calls and results of tools.
-
-    Raises:
-        ToolError: if there is something else.
-    """
+    """Refuse blocks other than texts, tool calls and results of tools."""
     for block in blocks:
         inner = block.content if isinstance(block, ToolResultBlock) else (block,)
         for each in inner:

@@ -1,9 +1,4 @@
-"""Packages that are installed with an extra: messages for a missing package, and commands to install it.
-
-The message begins with the user's action: the typed command, or the imported name. The command fits
-the way in which anabranch was installed: by pip or by uv, from an index, or from a checkout.
-Standard library only.
-"""
+"""Packages of an extra: messages for a missing one, and commands to install it, without slow imports."""
 
 from __future__ import annotations
 
@@ -43,16 +38,8 @@ def needs_extra(
 ) -> Generator[None]:
     """Raise an error that names the remedy if the block imports a missing package of ``extra``.
 
-    Args:
-        extra: the name of the extra.
-        what: the feature that needs the package, as the subject of the message. A running command
-            takes its place, unless ``is_named``.
-        error: makes the exception to raise.
-        instead: a sentence about an alternative without the package.
-        is_named: whether the user has typed ``what``, in a command or a session.
-
-    Raises:
-        Exception: if a package is missing; made by ``error``.
+    ``what`` is the subject of the message, unless a command runs; ``is_named`` means that the user has
+    typed ``what``. ``instead`` is a sentence about an alternative without the package.
     """
     try:
         yield
@@ -108,11 +95,7 @@ def _source(installed: metadata.Distribution, extra: str) -> list[str]:
 def find_framework(module: str, package: str, floor: str, what: str) -> Any:  # noqa: ANN401
     """Return ``module`` of a framework that the application itself depends on.
 
-    ``floor`` is the oldest suitable release of ``package``, such as ``1.2``. ``what`` is the
-    feature that needs the package, as the subject of a sentence.
-
-    Raises:
-        MissingExtraError: if the package is missing or too old; the message says how to install it.
+    ``floor`` is the oldest suitable release of ``package``, such as ``1.2``.
     """
     from importlib import metadata  # noqa: PLC0415 - slow, and for frameworks alone
 

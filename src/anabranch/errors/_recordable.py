@@ -48,10 +48,6 @@ def error_to_json(error: BaseException) -> dict[str, Any] | None:
 
 
 def error_from_json(data: Mapping[str, Any]) -> AnabranchError:
-    """Return the error from which :func:`error_to_json` made ``data``.
-
-    Raises:
-        KeyError: if the error's type is not defined in ``anabranch.errors``.
-    """
+    """Return the error from which :func:`error_to_json` made ``data``, or raise ``KeyError``."""
     facts = dict(data)
     return _rebuilders[facts.pop("type")](**facts)

@@ -1,10 +1,7 @@
 """Errors as callers and authors see them: ids in place of texts, and tracebacks without libraries.
 
-The caller sees the id of an unexpected error in place of its text, and the log has both.
-
-An exception in a tool passes through dozens of frames of this library and the server. The author's
-traceback shows the frames of code that belongs neither to Python nor to an installed package, and the
-last frame, which raised the exception. ``ANABRANCH_TRACEBACK=full`` shows all. Standard library only.
+The author's traceback shows the frames of code that belongs neither to Python nor to an installed
+package, and the last frame, which raised the exception.
 """
 
 from __future__ import annotations
@@ -58,10 +55,7 @@ _LIBRARIES = (
 def format_for_author(
     kind: type[BaseException], error: BaseException, traceback: TracebackType | None
 ) -> str:
-    """Return the traceback of ``error`` and of its causes, in the usual form.
-
-    If no frame is an author's, all frames are returned.
-    """
+    """Return the traceback of ``error`` and of its causes; all frames if none is an author's."""
     whole = TracebackException(kind, error, traceback)
     chain = list(_chained(whole))
     if os.environ.get(FULL) != "full" and any(map(_has_authors_line, chain)):

@@ -1,8 +1,6 @@
 """Finds the call that a server's request or notice belongs to, if several share one connection.
 
-The protocol does not always say. A reply over HTTP is read in the context of the call that it
-answers. Otherwise the call is known if it is alone, or if all running calls have the same owner. A
-request that may belong to another owner is refused.
+The protocol does not always say. A request that may belong to another owner is refused.
 """
 
 from __future__ import annotations
@@ -42,12 +40,7 @@ def forget_call() -> None:
 
 
 class CallInFlight:
-    """A running call, whose server may ask questions and send notices.
-
-    Args:
-        answerer: answers the questions of the call, and receives its notices.
-        owner: the party for whom the call is made.
-    """
+    """A running call of ``owner``; ``answerer`` answers its questions, and receives its notices."""
 
     def __init__(self, answerer: Answerer, owner: str) -> None:
         self.answerer = answerer
@@ -68,11 +61,7 @@ class CallInFlight:
             await cancel_and_wait([delivering, *self._answering])
 
     async def answer(self, answering: Awaitable[T]) -> T:
-        """Return the result of ``answering``, unless the call ends first.
-
-        Raises:
-            AnswerError: if the call has ended.
-        """
+        """Return the result of ``answering``, unless the call ends first."""
         task = asyncio.ensure_future(answering)
         self._answering.add(task)
         try:
@@ -85,11 +74,9 @@ class CallInFlight:
         return task.result()
 
     def log(self, level: LogLevel, message: str) -> None:
-        """Deliver a log message after the earlier notices."""
         self._notice(lambda: self.answerer.log(level, message[:LONGEST_NOTICE]))
 
     def notify(self, message: str, progress: float, total: float | None) -> None:
-        """Deliver a progress message after the earlier notices."""
         self._notice(lambda: self.answerer.notify(message[:LONGEST_NOTICE], progress, total))
 
     def _notice(self, deliver: Callable[[], Awaitable[None]]) -> None:
@@ -124,21 +111,14 @@ class Addressed:
             self._calls.remove(call)
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Let the call's answerer answer in the role of the model.
-
-        Raises:
-            AnswerError: if several calls could have asked.
-        """
         call = self._asking()
         return await call.answer(call.answerer.sample(request, step_id=step_id))
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Let the call's answerer answer in the role of the user; raise like :meth:`sample`."""
         call = self._asking()
         return await call.answer(call.answerer.elicit(request, step_id=step_id))
 
     async def log(self, level: LogLevel, message: str, /) -> None:
-        """Pass a log message to its call; drop the message if the call is unknown."""
         if (call := self._call()) is not None:
             call.log(level, message)
 

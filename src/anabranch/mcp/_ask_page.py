@@ -1,8 +1,7 @@
 """The page of a question: its HTML form without script, its link, and its sent answers.
 
 All text on the page is foreign, so all of it is escaped. The page loads nothing, runs nothing,
-refuses to be framed, and sends its form only to its own address. ``AskLinks`` makes the links and
-serves the pages.
+refuses to be framed, and sends its form only to its own address.
 """
 
 from __future__ import annotations
@@ -204,8 +203,6 @@ logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 
 class _Asked(NamedTuple):
-    """The open question to which a link leads."""
-
     tool: str
     step_id: str
     journal: Journal
@@ -213,8 +210,6 @@ class _Asked(NamedTuple):
 
 
 class _Refused(Exception):  # noqa: N818 - a page, not an error
-    """A refused request, whose page names the reason."""
-
     def __init__(self, title: str, text: str, status: int) -> None:
         super().__init__(title)
         self.page = notice_page(title, text, status)
@@ -224,9 +219,7 @@ class _Refused(Exception):  # noqa: N818 - a page, not an error
 class AskLinks:
     """Makes the links of one server, and serves their pages.
 
-    Attributes:
-        url: the address at which users reach the server.
-        policy: the policy of the store, where an entered answer waits for the call's next request.
+    ``policy`` has the store, where an entered answer waits for the call's next request.
     """
 
     url: str
@@ -238,11 +231,7 @@ class AskLinks:
         server.custom_route(ROUTE, ["GET", "POST"])(self.serve)
 
     async def make(self, tool: str, state: str, step_id: str) -> str:
-        """Return the link to the page of the question ``step_id``, which is open in ``state``.
-
-        Raises:
-            ToolError: if the store does not answer.
-        """
+        """Return the link to the page of the question ``step_id``, which is open in ``state``."""
         short = await self.calls.stored.shortened(state)
         # For no principal: the user's browser is not the caller. The call's record has the caller.
         token = self.sealer.seal(SagaClaims(tool=tool, state=short, question=step_id), "")

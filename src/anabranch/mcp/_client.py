@@ -1,8 +1,7 @@
 """The client side: the SDK's ``Client``, with an ``Answerer`` for the questions of servers.
 
 Both eras arrive in the same callbacks: as requests in the handshake era, and as an
-``InputRequiredResult`` in the modern era, where the SDK drives the rounds. The module connects,
-lists tools and calls them. ``SagaClient`` calls sagas.
+``InputRequiredResult`` in the modern era, where the SDK drives the rounds.
 """
 
 from __future__ import annotations
@@ -41,11 +40,7 @@ R = TypeVar("R")
 
 
 class _Client(Client):
-    """The SDK's client, with bounded checks of results, and with contexts in the modern era.
-
-    The client passes on a question's context in the modern era as well, and repairs odd definitions
-    and results before the SDK checks them.
-    """
+    """The SDK's client, with repaired answers, bounded checks, and contexts in the modern era."""
 
     checks_results = True
 
@@ -128,10 +123,7 @@ def connect(
     era: Era = "auto",
     checks_results: bool = True,
 ) -> Client:
-    """Return a client of ``server``; ``answerer`` answers the server's questions.
-
-    With ``checks_results``, a result that does not fit the output schema of its tool is an error.
-    """
+    """Return a client of ``server``; ``checks_results`` compares results with output schemas."""
     able = answerer.capabilities
 
     async def sample(
@@ -185,7 +177,6 @@ async def call_tool(
         MCPError: if the server refused, the connection broke, or ``answerer`` raised an
             :class:`AnswerError` in the modern era.
         InputRequiredRoundsExceededError: if the tool asked in more than :data:`MAX_ROUNDS` rounds.
-        ToolError: if the result does not fit the tool's output schema.
     """
 
     async def notify(progress: float, total: float | None, message: str | None) -> None:
@@ -212,7 +203,7 @@ async def list_tools(client: Client) -> dict[str, types.Tool]:
 
 
 class SagaRequest(types.Request[dict[str, Any], str]):
-    """A request of a saga method, which the SDK does not know."""
+    """A request that the SDK does not know."""
 
     method: str
     params: dict[str, Any]
@@ -221,8 +212,7 @@ class SagaRequest(types.Request[dict[str, Any], str]):
 async def offers_sagas(client: Client) -> bool:
     """Return whether the server knows the saga methods, without starting a saga.
 
-    A request to resume without a token fails; only a server without the method reports an unknown
-    method.
+    A request without a token fails; only a server without the method reports an unknown method.
     """
     try:
         probe = SagaRequest(method="tools/resumeSaga", params={})

@@ -1,8 +1,7 @@
-"""The tools that continue a call by its handle: ``continue_call`` and ``answer_questions``.
+"""The tools that continue a call by its handle, and reply like the continued tool.
 
 ``continue_call`` asks the open questions of a call that needs more rounds than its client allows.
-``answer_questions`` takes the answers of a user whose client shows no questions. Both reply like
-the continued tool: with its value, further questions, or a handle again.
+``answer_questions`` takes the answers of a user whose client shows no questions.
 """
 
 from __future__ import annotations
@@ -83,16 +82,10 @@ class ContinueTool:
         self._service = service
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the checked arguments, like :meth:`Tool.validate`."""
         return self._parameters.validate(arguments)
 
     async def serve(self, arguments: Mapping[str, Any], request: McpRequest) -> object:
-        """Continue the call: give it the answers, or ask its open questions again.
-
-        Raises:
-            ToolError: if the call cannot continue, or an answer belongs to no open question.
-            InvalidTokenError: if the state of the chain is not valid.
-        """
+        """Continue the call: give it the answers, or ask its open questions again."""
         return sendable(await self._served(arguments, request))
 
     async def _served(self, arguments: Mapping[str, Any], request: McpRequest) -> object:
@@ -153,11 +146,7 @@ def answer_questions(service: Service) -> ContinueTool:
 
 
 def _answers(given: list[UserAnswer], journal: Journal) -> dict[str, Answer]:
-    """Return the answers that a client's model has ``given``, by question.
-
-    Raises:
-        ToolError: if an answer belongs to no open question, or two answers to the same.
-    """
+    """Return the answers that a client's model has ``given``, by question."""
     forms = [step_id for step_id, (kind, _) in journal.questions.items() if kind != "sample"]
     answers: dict[str, Answer] = {}
     for each in given:

@@ -1,18 +1,14 @@
 """The questions of a call on their way to the client and back, in each era of the protocol.
 
-MCP up to 2025-11-25: the body runs live, and sends its asks as requests to the client. Each request
-carries the id of its ``tools/call``; without the id, it would be sent on a stream that clients need not
-read. A client waits for one reply while its user thinks, and many time out after sixty seconds without
-a message. A *heartbeat* is a progress notification meanwhile: a client that gave a progress token, and
-restarts its timeout at progress, keeps waiting.
+MCP up to 2025-11-25: the body runs live, and sends its asks as requests. Each request carries the id of
+its ``tools/call``; without the id, it would be sent on a stream that clients need not read. Many clients
+time out after sixty seconds without a message. A *heartbeat* is a progress notification meanwhile, for a
+client that gave a progress token.
 
 MCP 2026-07-28: the questions of a round are an ``InputRequiredResult``, and a retry has the answers. The
-state travels as ``requestState``, which the server's boundary seals and unseals, so this module sees
-only plaintext that this server wrote (SEP-2322). A sleeping call asks nothing: its result has only the
-state, with which the client repeats the request. The module accepts answers of the right kind to
-questions that are open in the journal. The module ignores any other answer, and the question is
-asked again. A *chain* is the rounds of one request. The state of a chain carries the number of the
-first round. The client side uses ``requests_of`` and ``RoundOfAnswers``.
+state travels as ``requestState``, which the server's boundary seals and unseals (SEP-2322). A sleeping
+call asks nothing: the client repeats the request with the state alone. An answer that is of the wrong
+kind, or to no open question, is ignored. A *chain* is the rounds of one request.
 """
 
 from __future__ import annotations
@@ -47,12 +43,7 @@ from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRe
 
 
 class Heartbeat:
-    """The heartbeats of one request.
-
-    Args:
-        request: the request, whose client is asked; without a progress token, no heartbeat is sent.
-        every: seconds between two heartbeats; ``None`` for none.
-    """
+    """The heartbeats of one request, if its client gave a progress token."""
 
     def __init__(self, request: McpRequest, every: float | None, clock: Clock) -> None:
         self._request = request
@@ -89,11 +80,7 @@ TIMES_ASKED = 3
 async def request_answer(
     step_id: str, asked: types.InputRequest, request: McpRequest, heartbeat: Heartbeat
 ) -> Answer:
-    """Send the question of the step ``step_id`` during ``request``, and return the client's answer.
-
-    Raises:
-        ToolError: if the connection was closed.
-    """
+    """Send the question of the step ``step_id`` during ``request``, and return the client's answer."""
     kind = "elicit"
     shape: type[types.Result] = types.ElicitResult
     if isinstance(asked, types.CreateMessageRequest):
@@ -131,16 +118,11 @@ _MARK = "+"
 
 
 def marked(state: str, begins: int) -> str:
-    """Return ``state``, marked with the round ``begins`` at which its chain of requests began."""
     return f"{_MARK}{begins} {state}"
 
 
 def unmarked(state: str) -> tuple[int, str]:
-    """Return the round at which the chain of a marked state began, and the state without the mark.
-
-    Raises:
-        InvalidTokenError: if the state has no mark, or a malformed one.
-    """
+    """Return the round at which the chain of a marked state began, and the state without the mark."""
     begins, _, rest = state.removeprefix(_MARK).partition(" ")
     if not (state.startswith(_MARK) and begins.isdecimal()):
         raise InvalidTokenError
@@ -170,16 +152,11 @@ class RoundOfAnswers:
 
     @classmethod
     def of(cls, replies: Mapping[str, Reply], state: str | None) -> RoundOfAnswers:
-        """Return the input with ``replies``, each under the server's name for its request."""
         return cls({name: _response(reply) for name, reply in replies.items()}, state)
 
 
 def requests_of(asked: types.InputRequiredResult) -> dict[str, Request]:
-    """Return the requests of a round to the user and the model, under the server's names.
-
-    Raises:
-        ToolError: if a request cannot be read, or the client has not declared its capability.
-    """
+    """Return the requests of a round to the user and the model, under the server's names."""
     return {key: _request(key, each) for key, each in (asked.input_requests or {}).items()}
 
 

@@ -1,9 +1,7 @@
 """Maps the exceptions of a call to errors for its caller, for every MCP host and for sagas.
 
-A failed call ends in one of two errors: an ``MCPError``, which is a JSON-RPC error, or a
-:class:`CallFailedError`, which the host turns into a tool result with ``isError``. The caller may
-read the messages of this library's errors. All other errors may hold secrets: only the log has
-their text, and the caller sees an id.
+The caller may read the messages of this library's errors. All other errors may hold secrets: only
+the log has their text, and the caller sees an id.
 """
 
 from __future__ import annotations
@@ -45,9 +43,7 @@ SAGA_TOKEN: Final = ("Invalid or expired sagaToken", "invalid_saga_token")
 class CallFailedError(Exception):
     """A call failed, and its caller receives an error result; ``__cause__`` is the error.
 
-    Attributes:
-        text: the message for the caller; ``None`` for an unexpected error, whose text is for the
-            log.
+    ``text`` is ``None`` for an unexpected error, whose text is for the log.
     """
 
     def __init__(self, text: str | None) -> None:
@@ -55,7 +51,6 @@ class CallFailedError(Exception):
         self.text = encodable(text)
 
     def masked(self, what: str) -> str:
-        """Return the text by which a caller learns of an unexpected error: ``what``, and an id."""
         return masked(what, self.__cause__ or self)
 
     def log(self, tool: str) -> None:
@@ -66,7 +61,6 @@ class CallFailedError(Exception):
 
 
 def invalid_token(token: tuple[str, str]) -> MCPError:
-    """Return the error for a refused :data:`REQUEST_STATE` or :data:`SAGA_TOKEN`."""
     message, reason = token
     return MCPError(types.INVALID_PARAMS, message, {"reason": reason})
 
@@ -80,15 +74,12 @@ def mapped_errors(
 ) -> Generator[None]:
     """Turn every exception of a call into an ``MCPError`` or a :class:`CallFailedError`.
 
-    Args:
-        is_modern: whether the client speaks a stateless revision.
-        token: the parameter that an ``InvalidTokenError`` concerns; ``None`` if the request has no
-            such parameter.
-        unmapped: the host's own errors, which are passed on unchanged.
+    An ``InvalidTokenError`` concerns ``token``, if the request has such a parameter. The host's own
+    errors, ``unmapped``, and a cancellation from outside are passed on.
 
     Raises:
         MCPError: if the request is at fault, or the tool has raised the error itself.
-        CallFailedError: if any other error occurs, except a cancellation from outside.
+        CallFailedError: if any other error occurs.
     """
     passed_on: tuple[type[Exception], ...] = (MCPError, *unmapped)
     try:
@@ -116,11 +107,7 @@ def mapped_errors(
 
 @contextmanager
 def checked_results() -> Generator[None]:
-    """Report to the caller, and log, why the host refuses a tool's value in the block.
-
-    Raises:
-        ToolError: if the host refuses the value.
-    """
+    """Report to the caller, and log, why the host refuses a tool's value in the block."""
     try:
         yield
     except ValidationError as error:

@@ -1,8 +1,4 @@
-"""Our tools as tools of FastMCP, and the saga methods as its extension. Needs the extra ``fastmcp``.
-
-FastMCP reports nearly every error of a tool as a result; a :class:`Refusal` becomes a JSON-RPC
-error instead.
-"""
+"""Our tools as tools of FastMCP, and the saga methods as its extension. Needs the extra ``fastmcp``."""
 
 from __future__ import annotations
 
@@ -58,7 +54,6 @@ class FastMcpRequest(McpRequest):
     server: FastMCP[Any]
 
     def wants(self, level: LogLevel) -> bool:
-        """Return whether the client wants log messages of ``level``, like ``Context.log`` decides."""
         # Context.log would decide this, but it wraps the message, and raises the SDK's deprecation
         # warning in a place where nothing can suppress it.
         server, key = self.server, _log_level_session_key(self.session)
@@ -71,7 +66,6 @@ class Refusal(ToolResult):
     """A result that becomes a protocol error when FastMCP converts it to send it.
 
     FastMCP reports an ``MCPError`` that a tool raises as a result, without its code and data.
-    Middleware sees a result with ``is_error``.
     """
 
     _error: MCPError = PrivateAttr()
@@ -126,11 +120,6 @@ class FastMcpTool(BaseTool):
         return self._offered
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        """Serve the current request.
-
-        Raises:
-            ToolError: if the call failed; an unexpected error is masked, and logged.
-        """
         try:
             return await self._served(arguments)
         except MCPError as error:
@@ -193,7 +182,6 @@ class Lifespan(Provider):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Expire calls while the server runs, then end the running calls."""
         async with self._installation.running():
             yield
 
@@ -204,10 +192,7 @@ def has_sagas(server: FastMCP[Any]) -> bool:
 
 
 class FastMcpSagas(ServerExtension):
-    """``tools/callSaga`` and ``tools/resumeSaga`` for the tools that a FastMCP server shows.
-
-    The methods find a tool like ``tools/call``: by the name that its caller sees.
-    """
+    """The saga methods for the tools that a FastMCP server shows, by the names that callers see."""
 
     identifier = IDENTIFIER
 

@@ -1,9 +1,8 @@
 """The installation of tools in one server of any host: it runs, expires and ends their calls.
 
-Running calls are undone before a signal ends the process. Only signals without a handler are watched,
-so that a host that stops by itself (uvicorn) is left alone. Over stdio, SIGTERM has no handler, and
-no cancellation reaches the thread that reads stdin. There the signal ends the process as soon as its
-calls have been undone.
+Running calls are undone before a signal ends the process. Only signals without a handler are
+watched: a host that stops by itself (uvicorn) is left alone. Over stdio, no cancellation reaches
+the thread that reads stdin.
 """
 
 from __future__ import annotations

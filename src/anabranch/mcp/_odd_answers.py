@@ -1,9 +1,7 @@
 """Repairs answers that violate the MCP schema before the SDK's client checks them.
 
 The client checks an answer as a whole, so that one odd tool definition would cost all tools of a
-server. Here the SDK's check runs on each definition separately. A definition with a plain meaning
-is repaired: a missing parameter schema means no parameters, and an output schema of an invalid type
-is dropped. A definition that remains odd is left out, with a warning that names its tool.
+server. Here the SDK's check runs on each definition separately.
 """
 
 from __future__ import annotations
@@ -28,10 +26,7 @@ Json = dict[str, Any]
 
 
 def with_sound_tools(answer: Any, version: str) -> Any:  # noqa: ANN401 - JSON of any server
-    """Return the answer to ``tools/list`` without the definitions that violate MCP beyond repair.
-
-    An answer without a list of tools is returned unchanged.
-    """
+    """Return the answer to ``tools/list`` without the definitions that violate MCP beyond repair."""
     page = cast("Json", answer if isinstance(answer, dict) else {})
     tools = cast("list[object] | None", page.get("tools"))
     if not isinstance(tools, list) or _problems(page, [], version) is not None:
@@ -55,10 +50,7 @@ def with_sound_tools(answer: Any, version: str) -> Any:  # noqa: ANN401 - JSON o
 
 
 def with_content(answer: Any) -> Any:  # noqa: ANN401 - JSON of any server
-    """Return a server's answer to ``tools/call``, with an empty ``content`` if it lacks one.
-
-    A server may send structured content alone, which the SDK refuses.
-    """
+    """Return an answer to ``tools/call``, with an empty ``content`` if it lacks one."""
     result = cast("Json", answer if isinstance(answer, dict) else {})
     if result.get("content") is None and "structuredContent" in result:
         return Json(result, content=list[object]())

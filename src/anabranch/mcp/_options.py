@@ -1,8 +1,4 @@
-"""The options of a server, for ``create_server``, ``install`` and the FastMCP functions.
-
-Each takes a :class:`ServerOptions`, its fields as keyword arguments, or both; keywords replace
-fields. The module also opens the store of the options, and makes sealers from their keys.
-"""
+"""The options of a server, for ``create_server``, ``install`` and the FastMCP functions."""
 
 from __future__ import annotations
 
@@ -200,11 +196,7 @@ def completed_by(options: ServerOptions) -> Generator[set[str]]:
 def options_for(
     host: str, options: ServerOptions | None, keywords: ServerKeywords | ToolKeywords
 ) -> ServerOptions:
-    """Return the options of tools that are added to an existing server.
-
-    Raises:
-        ValueError: if the options have an authentication, which belongs to the server.
-    """
+    """Return the options of tools for an existing server, which has its own authentication."""
     given = options_of(options, keywords)
     if given.auth or given.token_verifier:
         raise ValueError(f"auth= and token_verifier= belong to the server: pass both to {host}.")
@@ -231,11 +223,7 @@ def options_of(
 
 
 def durability_of(options: ServerOptions) -> Durability | None:
-    """Return the opened store with its policy, or ``None`` without a store.
-
-    Raises:
-        StoreError: if the store's URL is invalid.
-    """
+    """Return the opened store with its policy, or ``None`` without a store."""
     store = options.store
     if store is None or isinstance(store, Durability):
         return store
@@ -246,8 +234,8 @@ def durability_of(options: ServerOptions) -> Durability | None:
 def token_ttl(options: ServerOptions) -> float:
     """Return the seconds for which a token is valid.
 
-    With a store, a token opens for as long as the store knows its call. So the client of an expired
-    call gets the error for an expired call, and not the error for an invalid token.
+    With a store, a token opens for as long as the store knows its call: the client of an expired call
+    gets the error for an expired call.
     """
     if options.store is None:
         return options.ttl
@@ -257,11 +245,6 @@ def token_ttl(options: ServerOptions) -> float:
 
 
 def sealer_of(options: ServerOptions, audience: str, purpose: str = SAGAS) -> Sealer:
-    """Return the sealer of tokens for ``purpose``, for the server named ``audience``.
-
-    Raises:
-        ValueError: if a key is too short.
-    """
     keys: Keys = options.keys or [secrets.token_bytes(32)]
     clock = options.clock or SystemClock()
     return Sealer(keys, audience=audience, ttl=token_ttl(options), clock=clock, purpose=purpose)

@@ -1,8 +1,4 @@
-"""Converts questions and answers between MCP and this library, for servers and for clients.
-
-The wire shapes are those of ``elicitation/create`` and ``sampling/createMessage``. The module of
-each era decides when and how to send a request.
-"""
+"""Converts questions and answers between MCP and this library, for servers and for clients."""
 
 from __future__ import annotations
 
@@ -197,7 +193,7 @@ PROTOCOL_ERRORS: _ProtocolErrors = _ProtocolErrors()
 async def answer_sample(
     answerer: Answerer, step_id: str, params: types.CreateMessageRequestParams
 ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
-    """Let ``answerer`` answer in the role of the model; its :class:`AnswerError` becomes the answer."""
+    """Let ``answerer`` answer; its :class:`AnswerError` becomes the answer."""
     try:
         return sampled(await answerer.sample(sample_request(params), step_id=step_id))
     except AnswerError as error:
@@ -207,7 +203,6 @@ async def answer_sample(
 async def answer_elicit(
     answerer: Answerer, step_id: str, params: types.ElicitRequestParams
 ) -> types.ElicitResult | types.ErrorData:
-    """Let ``answerer`` answer in the role of the user; its :class:`AnswerError` becomes the answer."""
     try:
         reply = await answerer.elicit(elicit_request(step_id, params), step_id=step_id)
     except AnswerError as error:
@@ -216,11 +211,6 @@ async def answer_elicit(
 
 
 def sample_request(params: types.CreateMessageRequestParams) -> SampleRequest:
-    """Return the sample of a server in this library's types.
-
-    Raises:
-        AnswerError: if the request cannot be read.
-    """
     wire = params.model_dump(by_alias=True, mode="json", exclude_none=True)
     choice: dict[str, Any] = wire.get("toolChoice") or {}
     wire["toolChoice"] = choice.get("mode")

@@ -1,9 +1,7 @@
 """One MCP request, the same for every host: its caller, era, answers, progress and notices.
 
-The method ``logging/setLevel`` sets the least severe log messages that a client of the handshake era
-wants. The method brings the ``logging`` capability, which revisions up to 2025-11-25 demand of every
-server that sends log messages. Clients set no level without it. Since 2026-07-28 each request has a
-level, which the SDK observes.
+``logging/setLevel`` brings the ``logging`` capability, which revisions up to 2025-11-25 demand of
+every server that sends log messages. Since 2026-07-28 each request has a level.
 """
 
 from __future__ import annotations
@@ -46,10 +44,6 @@ class Progress:
     """The progress numbers of one request, which must grow, as the protocol requires.
 
     Concurrent branches count separately, so their numbers may repeat or decrease.
-
-    Attributes:
-        last: the number that was sent last; ``None`` before the first.
-        sending: held while a notification is sent, so that numbers arrive in order.
     """
 
     last: float | None = None
@@ -79,11 +73,7 @@ _KEY = re.compile("[!-~]{1,255}")
 
 
 def _given_key(context: ServerRequestContext[Any, Any]) -> str:
-    """Return the idempotency key of a request, or "" without one.
-
-    Raises:
-        IdempotencyKeyError: if the key is malformed, or header and ``_meta`` differ.
-    """
+    """Return the idempotency key of a request, or "" without one."""
     headers: Mapping[str, str] = getattr(context.request, "headers", None) or {}
     meta = cast("Mapping[str, object]", context.meta or {})
     given: list[object] = []
@@ -104,13 +94,7 @@ def _given_key(context: ServerRequestContext[Any, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class McpRequest:
-    """A request to an MCP server, independent of its host.
-
-    Attributes:
-        context: the SDK's context, below the host's.
-        state: the unsealed ``requestState``; ``None`` in the first round.
-        responses: the answers in the request, by step.
-    """
+    """A request to an MCP server; ``context`` is the SDK's, ``state`` the unsealed ``requestState``."""
 
     context: ServerRequestContext[Any, Any]
     state: str | None = None
@@ -119,7 +103,7 @@ class McpRequest:
 
     @property
     def is_modern(self) -> bool:
-        """Whether the client speaks a stateless revision, 2026-07-28 or later."""
+        """Whether the client speaks a stateless revision."""
         return _is_modern(self.context.protocol_version)
 
     @property
@@ -147,7 +131,6 @@ class McpRequest:
 
     @property
     def idempotency_key(self) -> str:
-        """The idempotency key of a first request; empty if the client has given none."""
         return _given_key(self.context)
 
     @property
@@ -168,10 +151,7 @@ class McpRequest:
     async def report_progress(
         self, progress: float | None, total: float | None = None, message: str | None = None
     ) -> None:
-        """Send a progress notification, if the client has given a token for it.
-
-        A number that does not exceed the last one, or ``None``, becomes the next possible number.
-        """
+        """Send a progress notification, with a number that exceeds the last one."""
         async with self.progress.sending:
             await self.session.report_progress(self.progress.next(progress), total, message)
 

@@ -1,8 +1,4 @@
-"""Brings return values and annotations of tools into shapes that each host reads alike.
-
-The hosts are the SDK and FastMCP. A host makes the output schema of a tool from the annotation, and
-the result from the value.
-"""
+"""Brings return values and annotations of tools into shapes that the SDK and FastMCP read alike."""
 
 from __future__ import annotations
 
@@ -24,11 +20,7 @@ DEEPEST: Final = 64
 
 
 def function_returning(annotation: object) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return a function with the return ``annotation``, from which hosts make an output schema.
-
-    ``inspect.Signature.empty`` stands for no annotation, and so does an annotation without a schema.
-    The function is never called.
-    """
+    """Return a function with the return ``annotation``, from which hosts make an output schema."""
 
     async def returning() -> None: ...
 
@@ -59,8 +51,7 @@ def _has_helper(annotation: object) -> bool:
 def wrapped_for_sdk(annotation: Any) -> Any:  # noqa: ANN401 - any annotation
     """Return ``annotation``, renamed if its values are no objects and the SDK would take them for such.
 
-    The SDK takes the values of each model and of each annotated class for objects. Clients up to
-    2025-11-25 refuse the whole list of tools if the schema of one is none of an object.
+    Clients up to 2025-11-25 refuse the whole list of tools if the schema of one is none of an object.
     """
     if not inspect.isclass(annotation) or is_typeddict(annotation):
         return annotation
@@ -78,10 +69,7 @@ def wrapped_for_sdk(annotation: Any) -> Any:  # noqa: ANN401 - any annotation
 
 
 def converter_to(annotation: object) -> Callable[[object], object]:
-    """Return a function that converts a value to ``annotation``, as the SDK does and FastMCP does not.
-
-    A checked value fits the annotation, and so may its JSON alone: the text of a date.
-    """
+    """Return a function that converts a value to ``annotation``, as the SDK does and FastMCP does not."""
     if not _has_schema(annotation):
         return _unchanged
     try:
@@ -104,10 +92,7 @@ def _unchanged(value: object) -> object:
 
 
 def with_files(value: object) -> object:
-    """Return ``value`` with a content block in place of each helper for files.
-
-    The SDK and FastMCP have helpers of the same names, and each knows only its own.
-    """
+    """Return ``value`` with a content block for each helper for files, also of the other host."""
     level: list[Any] = [value]
     for _ in range(DEEPEST):
         if any(map(_is_helper, {*map(type, level)})):
@@ -130,8 +115,7 @@ def _converted(value: object) -> object:
 def list_as_one(value: object) -> object:
     """Return ``value``; a list of data becomes a sequence of which the SDK makes a single JSON text.
 
-    The SDK makes a content block for each value in a list, and in nested lists. A client without
-    the output schema could not read the list back, and a million blocks take half a minute.
+    A million content blocks take half a minute, and clients could not read a nested list back.
     """
     level: list[Any] = [value]
     for _ in range(DEEPEST):
@@ -145,7 +129,6 @@ def list_as_one(value: object) -> object:
 
 
 def _inner(level: list[Any]) -> list[Any]:
-    """Return the values in the lists of ``level``."""
     lists: list[Iterable[Any]] = [each for each in level if isinstance(each, list | tuple)]
     return [*chain.from_iterable(lists)]
 

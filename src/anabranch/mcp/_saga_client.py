@@ -1,9 +1,7 @@
 """The client side of sagas: ``tools/callSaga``, then ``tools/resumeSaga`` until there is a result.
 
-The client answers all steps of a turn concurrently, and every turn sends all completed steps so
-far. After a lost connection, a request is repeated only if the tool takes idempotency keys: then
-the server has a store, and runs no turn twice. The caller receives each :class:`Turn` before it is
-sent, and may repeat any.
+After a lost connection, a request is repeated only if the tool takes idempotency keys: then the
+server has a store, and runs no turn twice.
 """
 
 from __future__ import annotations
@@ -137,7 +135,6 @@ class SagaClient:
     async def _attempt(
         self, saga: _Saga, lost: Exception | None
     ) -> types.CallToolResult | Exception:
-        """Run a saga over one connection; return an error, for the caller to raise."""
         try:
             async with self._connected() as client:
                 try:
@@ -225,13 +222,7 @@ class SagaClient:
 
 @dataclass(slots=True)
 class _Saga:
-    """A running saga: its next request, which the client repeats if the connection is lost.
-
-    Attributes:
-        tool: the tool's name; empty if unknown.
-        completed: every completed step so far.
-        rounds: the number of turns with questions.
-    """
+    """A running saga: its next request, which the client repeats if the connection is lost."""
 
     method: str
     params: dict[str, Any]

@@ -1,8 +1,4 @@
-"""The parameters and results of the saga methods as models, under the names of their proposal.
-
-``docs/sagas.schema.json`` and ``docs/sagas.d.ts`` are generated from them. The module also reads
-parameters within bounds, and makes results.
-"""
+"""The parameters and results of the saga methods; ``docs/sagas.schema.json`` is generated from them."""
 
 from __future__ import annotations
 
@@ -23,10 +19,10 @@ from anabranch.mcp._error_mapping import checked_results
 
 
 class _Shape(BaseModel):
-    """A model with camel-case JSON, which pydantic builds at its first use.
+    """A model with camel-case JSON.
 
-    JSON fields of a shape are ``Any``: their values come from a parser, and pydantic's
-    ``JsonValue`` would call a Python function for each part.
+    JSON fields of a shape are ``Any``, since pydantic's ``JsonValue`` would call a Python function for
+    each part.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -147,11 +143,7 @@ class LooseParams(types.RequestParams):
 
 
 def read(shape: type[S], params: Mapping[str, Any] | None) -> S:
-    """Return ``params``, checked, as an instance of ``shape``.
-
-    Raises:
-        MCPError: if a field is missing, of another type, too large, or nested too deeply.
-    """
+    """Return ``params``, checked, as an instance of ``shape``; ``invalid`` names a wrong field."""
     known = {field.alias for field in shape.model_fields.values()}
     given = {name: value for name, value in (params or {}).items() if name in known}
     for name, value in given.items():
@@ -164,7 +156,6 @@ def read(shape: type[S], params: Mapping[str, Any] | None) -> S:
 
 
 def invalid(field: str, problem: str) -> MCPError:
-    """Return the error for a field, whose message begins with the field's name."""
     return MCPError(types.INVALID_PARAMS, f"{field}: {problem}", {"field": field})
 
 

@@ -1,11 +1,9 @@
 """``tools/callSaga`` and ``tools/resumeSaga``: calls whose client holds the state, in any era.
 
 The proposal of the methods is https://gist.github.com/ggoodman/f814a181155c5a81706905ec08432870.
-This module settles the open points of the proposal as follows. A token expires, and is bound to the
-server, the caller, the tool and its arguments. ``completedSteps`` holds every result so far:
-earlier results must be repeated unchanged, and every open step must be in it once. A sleeping saga
-has no open step. A step's error is raised in the tool, on the line that asked. A client may present
-a token again: without a store, the round runs again; with one, the client gets the same reply.
+Here a token expires, and is bound to the server, the caller, the tool and its arguments. Earlier
+results must be repeated unchanged. A step's error is raised in the tool. A token may be presented
+again: without a store, the round runs again.
 """
 
 from __future__ import annotations
@@ -55,12 +53,7 @@ logger: logging.Logger = logging.getLogger("anabranch.mcp")
 def answers_in(
     steps: Sequence[SagaStepResult], journal: Journal, claims: SagaClaims
 ) -> dict[str, Answer]:
-    """Return the answers to the open steps, and record their digests in ``claims``.
-
-    Raises:
-        MCPError: if a step is unknown, missing, given twice, or does not answer its question.
-        InvalidTokenError: if an earlier answer has been changed.
-    """
+    """Return the answers to the open steps, and record their digests in ``claims``."""
     answers: dict[str, Answer] = {}
     open_steps = journal.questions
     given: set[str] = set()
@@ -105,8 +98,6 @@ SETTINGS: Final = {"version": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A tool that can be called as a saga."""
-
     tool: Tool[Any]
     service: Service
     convert: Convert
@@ -148,11 +139,6 @@ class SagaMethods:
         return [bind(CALL_SAGA, LooseParams, call), bind(RESUME_SAGA, LooseParams, resume)]
 
     async def call(self, request: McpRequest) -> dict[str, Any]:
-        """Answer ``tools/callSaga``.
-
-        Raises:
-            MCPError: if a parameter is wrong; the message begins with its name.
-        """
         params = read(CallToolSagaParams, request.context.params)
         offered = await self._find(params.name)
         if offered is None:
@@ -164,12 +150,6 @@ class SagaMethods:
         return await self._reply(offered, request, claims)
 
     async def resume(self, request: McpRequest) -> dict[str, Any]:
-        """Answer ``tools/resumeSaga``.
-
-        Raises:
-            MCPError: if a parameter is wrong; the message begins with its name. Every problem of
-                the token gives the same error.
-        """
         params = read(ResumeToolSagaParams, request.context.params)
         try:
             claims = self._sealer.open(params.saga_token, request.principal)

@@ -1,9 +1,4 @@
-"""Our tools as tools of the SDK's ``MCPServer``, and the saga methods for its tools.
-
-``SdkTool`` is a subclass of the SDK's ``Tool`` with its own ``run``. The server lists our input
-schema, and the tool's ``validate`` checks the arguments, so that errors are the same over every
-edge.
-"""
+"""Our tools as tools of the SDK's ``MCPServer``, and the saga methods for its tools."""
 
 from __future__ import annotations
 
@@ -78,11 +73,6 @@ class SdkTool(BaseTool):
 
     @classmethod
     def of(cls, described: Described, serves: Serve, meta: dict[str, Any] | None = None) -> Self:
-        """Return the tool that ``described`` describes and ``serves`` serves.
-
-        Raises:
-            InvalidSignature: if a parameter's ``x-mcp-header`` is not valid.
-        """
         if (reason := find_invalid_x_mcp_header(described.input_schema)) is not None:
             raise InvalidSignature(f"Tool {described.name!r} has an invalid x-mcp-header: {reason}")
         returning = BaseTool.from_function(
@@ -124,12 +114,6 @@ class SdkTool(BaseTool):
         context: Context[Any, Any],
         convert_result: bool = False,  # noqa: FBT001, FBT002 - the SDK's signature
     ) -> Any:  # noqa: ANN401 - the SDK's
-        """Serve the request of ``context``.
-
-        Raises:
-            MCPError: if the request is at fault, or the tool has raised the error itself.
-            ToolError: if the call fails in any other way; the SDK logs an ``UnexpectedToolError``.
-        """
         prefix = f"Error executing tool {self.name}"
         try:
             return await self._served(arguments, context, convert_result=convert_result)

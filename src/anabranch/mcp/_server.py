@@ -1,7 +1,6 @@
 """Our tools on a server: on the SDK's ``MCPServer``, new or existing, or on one of FastMCP.
 
-FastMCP is an extra that takes a second to import, so the functions here import it when they are
-called.
+FastMCP takes a second to import, so functions import it when they are called.
 """
 
 from __future__ import annotations
@@ -156,7 +155,6 @@ def _made(installation: Installation) -> list[BaseTool]:
 
 
 def _offer_sagas(server: MCPServer[Any], options: ServerOptions) -> None:
-    """Add the saga methods, unless ``options`` exclude them or the server has them already."""
     # The SDK has no public access to a server's extensions, and cannot add one later.
     known = server._extensions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     if options.sagas and not any(isinstance(each, Sagas) for each in known):

@@ -1,8 +1,7 @@
 """The service of all tools that a server got together: it runs their calls, and makes handles.
 
-A *handle* is the sealed name of an unfinished call, which a client passes to another tool. A handle is
-bound to its tool, arguments, caller and server, and expires, like a state. A handle holds the state
-or, with a store, a reference to the state, which is short enough for a model to copy.
+A *handle* is the sealed name of an unfinished call, bound to its tool, arguments, caller and server.
+With a store, a handle is short enough for a model to copy.
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ from anabranch.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call that a request continues: its tool, its arguments, and its state."""
-
     tool: Tool[Any]
     arguments: Mapping[str, Any]
     journal: Journal
@@ -37,31 +34,18 @@ class OpenCall:
 
 @dataclass(frozen=True, slots=True)
 class Handles:
-    """Makes and opens the handles of one installation."""
-
     calls: CallService
     tools: Mapping[str, Tool[Any]]
     sealer: Sealer
 
     async def make(self, call: OpenCall, state: str, principal: str) -> str:
-        """Return the handle of ``call``, by which a client continues the call from ``state``.
-
-        Raises:
-            ToolError: if the store does not answer.
-        """
         claims = SagaClaims(tool=call.tool.name, state=await self.calls.stored.shortened(state))
         if self.calls.durability is None:
             claims.arguments = json.loads(call.tool.to_json(call.arguments))
         return self.sealer.seal(claims, principal)
 
     async def open(self, handle: str, principal: str) -> OpenCall:
-        """Return the call that ``handle`` stands for.
-
-        Raises:
-            InvalidTokenError: if the handle has expired, or is not of this server for this caller.
-            CallExpiredError: if the call has expired.
-            ToolError: if the store does not answer.
-        """
+        """Return the call of ``handle``, or raise ``InvalidTokenError`` or ``CallExpiredError``."""
         claims = self.sealer.open(handle, principal)
         journal = await self.calls.stored.load(claims.state)
         arguments: dict[str, Any] = dict(claims.arguments)
@@ -86,15 +70,8 @@ def _nothing() -> None:
 class Service:
     """The shared parts of all tools of one installation.
 
-    Attributes:
-        sampler: a model of the server; without one, the client's is asked.
-        prefer_client: ask that model only if the client cannot sample, or refuses.
-        heartbeat: seconds between two heartbeats during the wait for a client's answer.
-        continues: whether ``continue_call`` is offered.
-        asks_by_result: whether a result lists the questions that a client cannot show.
-        links: makes links to pages of such questions; ``None`` without pages.
-        on_call: called before each call, or round.
-        max_request: maximum bytes of a request over HTTP.
+    ``asks_by_result`` lists questions that a client cannot show in a result; ``links`` makes links to
+    their pages. ``on_call`` runs before each call, or round.
     """
 
     calls: CallService

@@ -1,12 +1,7 @@
 """Serves one ``tools/call`` of a tool on any host: a live call, or a stateless round.
 
-The hosts (``_sdk_tool.py``, ``_fastmcp_tool.py``) check the arguments, make an ``McpRequest`` from
-their SDK's data, and map errors by ``_error_mapping.py``.
-
 A client of the handshake era answers while its call is live. If such a client cannot answer
-everything, and the server asks by results, the call also runs by rounds. Between the rounds, the
-server asks the questions that the client can answer; the rest ends the request with a result that
-lists them.
+everything, and the server asks by results, the call also runs by rounds.
 """
 
 from __future__ import annotations
@@ -46,14 +41,7 @@ async def serve(
 ) -> object:
     """Run the call of ``request``, or one round of it, with validated ``arguments``.
 
-    Returns:
-        the tool's value, an ``InputRequiredResult``, or an ``Unfinished`` call.
-
-    Raises:
-        InvalidTokenError: if the state is not this server's, or its call is not open.
-        CallExpiredError: if the call has expired.
-        IdempotencyKeyError: if the request cannot be run under its key.
-        ToolError: if the call is not done, and the tool's result cannot say so.
+    Returns the tool's value, an ``InputRequiredResult``, or an ``Unfinished`` call.
     """
     if request.state is None:
         journal = service.new(tool, arguments, request)
@@ -88,8 +76,6 @@ WHOLE = Chain()
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Runs calls of ``service`` for one ``request``, and asks its client."""
-
     service: Service
     request: McpRequest
 
@@ -128,12 +114,8 @@ class Serving:
     ) -> object:
         """Return the result that asks the questions of ``reply``, which ended round ``number``.
 
-        A client of the handshake era is asked here, as far as it can answer, and the call
-        continues; a sleep is awaited here. ``linked`` questions have sent the user to a page, and
-        have no answer there yet.
-
-        Raises:
-            ToolError: if the call is not done, and the tool's result cannot say so.
+        A client of the handshake era is asked here, as far as it can answer. ``linked`` questions have
+        sent the user to a page, and have no answer there yet.
         """
         service, request = self.service, self.request
         heartbeat = service.heartbeat_of(request)

@@ -1,7 +1,6 @@
 """One connection to a server whose tools are called, and the list of its tools.
 
-The connection has a separate task, since the SDK's client must be left by the task that has entered
-it.
+The task that has entered the SDK's client must leave it, so a connection has a separate task.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class ToolList:
         self._changed = asyncio.Event()
 
     def takes_key(self, name: str) -> bool:
-        """Return whether the tool repeats its reply to a request with an idempotency key."""
         return name in self.tools and takes_key(self.tools[name])
 
     async def on_message(self, message: IncomingMessage) -> None:
@@ -58,12 +56,7 @@ class ToolList:
             self._changed.set()
 
     async def read(self, client: Client) -> None:
-        """Read the list of tools from the server.
-
-        Raises:
-            MCPError: if the server refused, or the connection broke.
-            pydantic.ValidationError: if the server's answer is not a list of tools.
-        """
+        """Read the list of tools from the server."""
         try:
             listed = await list_tools(client)
         except MCPError as error:
@@ -159,11 +152,6 @@ class Link:
         return not getattr(session._dispatcher, "_closed", False)  # noqa: SLF001
 
     async def open(self) -> None:
-        """Connect, and list the tools.
-
-        Raises:
-            TimeoutError: if the server does not answer in time.
-        """
         context = copy_context()
         context.run(forget_call)
         task = self._task = asyncio.create_task(self._run(), context=context)

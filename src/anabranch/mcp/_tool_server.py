@@ -1,7 +1,7 @@
 """A running server whose tools are called one by one: its connection, and its present tools.
 
-A lost connection is made again, once for each request. The request is then repeated if it cannot
-have run, or if the tool takes idempotency keys; otherwise its caller gets an error.
+A lost connection is made again, once for each request; only a request that cannot have run, or has
+an idempotency key, is repeated.
 """
 
 from __future__ import annotations
@@ -50,11 +50,7 @@ class ToolServer:
         self._connecting = asyncio.Lock()
 
     async def open(self) -> str:
-        """Connect, and return the server's name.
-
-        Raises:
-            ToolError: if the server cannot be reached, or does not speak MCP.
-        """
+        """Connect, and return the server's name."""
         info = (await self._connected()).client.server_info
         return info.name if info is not None else ""
 
@@ -78,13 +74,8 @@ class ToolServer:
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Run one round of a call; return its result, or its questions before the next round.
 
-        The result may not fit the output schema of its tool. In the handshake era, ``answerer``
-        also answers the call's questions. If the server does not name a question's call, calls of
-        the same ``owner`` may get each other's questions. ``answers`` are to the round before.
-
-        Raises:
-            ToolError: if the server cannot be reached, refuses the call or breaks the protocol, or
-                the connection is lost.
+        In the handshake era, ``answerer`` also answers the call's questions. Calls of the same ``owner``
+        may get each other's questions, if the server does not name a question's call.
         """
         repeated = False
         while True:

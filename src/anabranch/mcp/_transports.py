@@ -1,10 +1,7 @@
 """Connections to servers for the SDK's client, and requests that are repeated over a new connection.
 
-A connection leads to a URL, with headers, or to a started process. Each can be made several times, one
-after the other.
-
-A client repeats a first request after a lost connection only under an idempotency key, and only if the
-tool takes such keys: then the server stores the call, and nothing happens twice.
+A client repeats a first request only under an idempotency key, and only if the tool takes such keys:
+then the server stores the call, and nothing happens twice.
 """
 
 from __future__ import annotations
@@ -60,12 +57,7 @@ SOON: Final = 1.0
 def command_of(server: str, env: Mapping[str, str] | None = None) -> StdioServerParameters:
     """Return the command that starts the server ``command:…``, with the variables ``env``.
 
-    The server is a foreign program, and this process's environment has secrets. So the server
-    inherits only the few variables that the SDK's ``get_default_environment`` names, such as
-    ``PATH``.
-
-    Raises:
-        ValueError: if the command cannot be read, or is empty.
+    The server is a foreign program, and inherits only the variables of ``get_default_environment``.
     """
     try:
         words = shlex.split(server.removeprefix(COMMAND))
@@ -118,8 +110,7 @@ class WithHeaders(_Reopened):
     async def _hear(self, response: httpx2.Response) -> None:
         """Read the text of a refusal, which the SDK's client does not report.
 
-        Only a POST is a message to the server: no call depends on another request, such as the one
-        that ends a session.
+        No call depends on a request other than a POST, such as the one that ends a session.
         """
         if response.request.method != "POST":
             return
@@ -190,7 +181,6 @@ PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def new_key() -> str:
-    """Return an idempotency key that cannot be guessed."""
     return str(uuid.uuid4())
 
 

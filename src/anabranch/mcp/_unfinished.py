@@ -1,9 +1,7 @@
 """Results of unfinished calls: a separate variant, with a handle and the tool that continues the call.
 
-Such a result describes itself in words, and has the same facts as structured content under the key
-``unfinished``, never under the key of a value. Such a result is not an error, since hosts repeat
-failed calls, and each repetition would be another call. The result is an error only if an author's
-output schema excludes the variant.
+Such a result is not an error, since hosts repeat failed calls, and each repetition would be another
+call. The result is an error only if an author's output schema excludes the variant.
 """
 
 from __future__ import annotations
@@ -68,12 +66,7 @@ VARIANT: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """The result of an unfinished call.
-
-    Attributes:
-        text: the text for the model.
-        details: the same for programs, in the form of :data:`VARIANT`.
-    """
+    """The result of an unfinished call: a text for the model, and the same as :data:`VARIANT`."""
 
     text: str
     details: dict[str, JsonValue]
@@ -103,11 +96,7 @@ def with_unfinished(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> Unfinished:
-    """Return the result that names the tool to continue a call after too many rounds of questions.
-
-    Raises:
-        ToolError: if the output schema of the called tool excludes the variant; with the same text.
-    """
+    """Return the result that names the tool to continue a call after too many rounds of questions."""
     space, own = _names(call, called)
     text = (
         f"{space}{call.tool.name} is not done: {SLEEPS if asleep else ASKS_MORE}"
@@ -124,10 +113,7 @@ def open_questions(
     requests: Mapping[str, types.InputRequest],
     links: Mapping[str, str],
 ) -> Unfinished:
-    """Return the result that lists questions to the user, for a client that cannot show them.
-
-    ``links`` are to pages of the questions, by step. The function raises like :func:`chain_end`.
-    """
+    """Return the result that lists questions, with ``links`` by step, for a client that shows none."""
     space, own = _names(call, called)
     asked = {
         step_id: request.params

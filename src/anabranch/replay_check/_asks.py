@@ -1,7 +1,6 @@
-"""Finds the calls that ask a question.
+"""Finds the calls that ask a question, by a method of a context or by a function that asks.
 
-A question is asked by a method of a context, or by a function that asks. The search follows contexts
-from call to call. A call that passes its context to a function without known source counts as asking.
+A call that passes its context to a function without known source counts as asking.
 """
 
 from __future__ import annotations
@@ -50,10 +49,7 @@ class Asks:
     def first(
         self, nodes: Iterable[ast.AST], scope: Scope, *, unnamed: bool = False
     ) -> ast.Call | None:
-        """Return the first call among ``nodes`` that asks, or ``None``.
-
-        ``unnamed`` skips questions that the author has named (``key=``).
-        """
+        """Return the first call among ``nodes`` that asks; ``unnamed`` skips questions with a ``key=``."""
         for node in nodes:
             for inner, where in own_nodes(node, scope):
                 if isinstance(inner, ast.Call) and self._asks(inner, where, unnamed=unnamed):

@@ -1,7 +1,6 @@
 """Tables of calls that are not safe to replay (clocks, randomness, input and output), by name.
 
-The names are those of ``_values.py`` without ``()``: a method of an instance is named after its
-class, ``httpx.AsyncClient.get``. A call in no table is not reported.
+A method of an instance is named after its class: ``httpx.AsyncClient.get``.
 """
 
 from __future__ import annotations
@@ -146,10 +145,7 @@ CERTAIN = _words("""
 
 
 def rule_of(name: str, call: ast.Call | None = None) -> str | None:
-    """Return the rule against calling ``name``, or ``None``.
-
-    ``call`` is the call, if the name is called here: its arguments may decide.
-    """
+    """Return the rule against calling ``name``, or ``None``; the arguments of ``call`` may decide."""
     name = name.replace("()", "")
     if name in UNDETERMINED:
         rule, needed = UNDETERMINED[name]

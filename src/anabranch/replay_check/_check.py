@@ -1,8 +1,4 @@
-"""A running check, and the visitor of one function that each group of rules extends.
-
-The functions of steps run once and are not checked. The body evaluates the other arguments of a
-step in every round.
-"""
+"""A running check, and the visitor of one function that each group of rules extends."""
 
 from __future__ import annotations
 
@@ -16,12 +12,7 @@ from anabranch.replay_check._values import Values
 
 
 class Check:
-    """A running check of ``root``, the function that every round runs; its owner is the tool's class.
-
-    Attributes:
-        findings: the findings so far, each once.
-        pending: the functions to read next.
-    """
+    """A running check of ``root``, the function that every round runs; its owner is the tool's class."""
 
     def __init__(self, library: Library, root: Function) -> None:
         self.findings: dict[Finding, None] = {}

@@ -1,8 +1,4 @@
-"""Compares two runs of the same round.
-
-The questions, the notices, the records and the outcome must be equal; the order of concurrent
-questions may differ.
-"""
+"""Compares two runs of the same round; the order of concurrent questions may differ."""
 
 from __future__ import annotations
 
@@ -72,10 +68,7 @@ def troubles(tool: Tool[Any], run: Run) -> list[Finding]:
 def differences(
     tool: Tool[Any], first: Run, second: Run, interrupted: str | None = None
 ) -> list[Finding]:
-    """Return the differences of ``second``, the replay, from ``first``.
-
-    ``interrupted`` is a step that the replay would have run again.
-    """
+    """Return the differences of ``second``, the replay, from ``first``."""
     if interrupted is not None:
         found = [_Difference("interrupted-step", _quoted(interrupted), interrupted)]
     elif isinstance(second.error, NonDeterminismError):
@@ -96,7 +89,6 @@ def _refused(error: NonDeterminismError) -> _Difference:
 
 
 def _recorded(first: Run, second: Run) -> Iterator[_Difference]:
-    """Yield a difference for each step that only the replay recorded."""
     for step, entry in second.call.journal.entries.items():
         if step not in first.call.journal.entries:
             yield _Difference("different-step", _quoted(step), step, NOTHING, entry.kind)

@@ -1,9 +1,6 @@
-"""Rehearses a tool: executes each round twice, the second time as a replay.
+"""Rehearses a tool: executes each round twice, the second time as a replay that performs no step.
 
-The first run of a round is real: its steps are performed, its notices delivered, its questions
-answered. The second run starts from the same journal and from the records of the first run's steps.
-The second run performs no step, so any difference comes from code outside of steps. A step that
-only the second run reaches is refused.
+So any difference comes from code outside of steps.
 """
 
 from __future__ import annotations
@@ -148,12 +145,7 @@ async def _give_up(call: Call[Any], error: BaseException | None) -> None:
 
 @dataclass(slots=True)
 class _Trial:
-    """The state that the two runs of a round share.
-
-    Attributes:
-        begun: the effects that the first run has begun.
-        interrupted: an effect without a record that the replay has reached.
-    """
+    """The effects that the first run has begun, and one without a record that the replay has reached."""
 
     begun: set[str] = field(default_factory=set[str])
     interrupted: str | None = None
@@ -167,7 +159,6 @@ class _Trial:
     async def refuse(
         self, step_id: str, _asked: str, effect: Effect, _key: str
     ) -> tuple[Entry, BaseException | None]:
-        """Refuse an effect that the second run reaches and the first run did not record."""
         if step_id in self.begun:
             self.interrupted = step_id
         name = getattr(effect.function, "__qualname__", type(effect.function).__qualname__)
@@ -175,8 +166,6 @@ class _Trial:
 
 
 class _Stage:
-    """Runs the rounds of one tool, for real and as replays."""
-
     def __init__(
         self, tool: Tool[Any], params: Mapping[str, Any], client: Answerer, runtime: Runtime
     ) -> None:
@@ -189,7 +178,6 @@ class _Stage:
         self._arguments()
 
     async def run(self, journal: Journal, trial: _Trial, *, is_real: bool) -> Run:
-        """Run a round for real, or as a replay that sends neither notices nor questions."""
         over = anyio.CancelScope()  # a replay may wait forever after a difference
         make = (
             partial(Call[Any], perform=trial.perform)

@@ -1,7 +1,4 @@
-"""The rules of the checks, by name: the reason and the remedy that a finding shows.
-
-``Finding`` is a violation of a rule at one place.
-"""
+"""The rules of the checks, by name: the reason and the remedy that a finding shows."""
 
 from __future__ import annotations
 
@@ -54,8 +51,6 @@ class Finding:
 
 
 class Rule(NamedTuple):
-    """The texts of a finding: ``reason`` has a placeholder for the code; ``fix`` is the remedy."""
-
     reason: str
     fix: str
 

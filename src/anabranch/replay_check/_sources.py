@@ -1,7 +1,6 @@
 """The source files of a tool, and of the modules in its package or next to it.
 
-Modules are parsed and never run. Other packages are not read; the rules know their functions by
-name.
+Modules are parsed and never run.
 """
 
 from __future__ import annotations
@@ -26,11 +25,7 @@ class NoSourceError(AnabranchError):
 
 
 class Module:
-    """One module: its syntax tree, its scopes, and the lines marked as replay-safe.
-
-    Raises:
-        NoSourceError: if the text is not Python.
-    """
+    """One module: its syntax tree, its scopes, and the lines marked as replay-safe."""
 
     def __init__(self, name: str, package: str, path: str, text: str) -> None:
         self.name: str = name
@@ -66,11 +61,7 @@ class Module:
         return isinstance(node, ast.stmt) and node.lineno in self._safe
 
     def function(self, code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef:
-        """Return the definition that ``code`` was compiled from.
-
-        Raises:
-            NoSourceError: if there is none.
-        """
+        """Return the definition that ``code`` was compiled from, or raise ``NoSourceError``."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 starts = {node.lineno, *(decorator.lineno for decorator in node.decorator_list)}
@@ -80,11 +71,7 @@ class Module:
 
 
 class Library:
-    """The modules that one check reads: the module of ``function``, and neighbours on demand.
-
-    Raises:
-        NoSourceError: if the function has no source.
-    """
+    """The modules that one check reads: the module of ``function``, and neighbours on demand."""
 
     def __init__(self, function: FunctionType) -> None:
         path = inspect.getsourcefile(function)

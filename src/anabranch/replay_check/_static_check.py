@@ -1,8 +1,4 @@
-"""The static check: reads a tool's body, and every function that runs with it in every round.
-
-The check runs no part of the tool. The check skips the functions of steps, and ``before`` and
-``after``, which are steps.
-"""
+"""Reads a tool's body, and every function that runs with it in every round, outside of steps."""
 
 from __future__ import annotations
 

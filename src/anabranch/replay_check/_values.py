@@ -1,7 +1,6 @@
 """The value of an expression, as far as the source shows it without being run.
 
-The search follows names through imports, assignments, annotations and attributes of classes. A
-value from outside of the tool's own modules is a dotted name, in which ``()`` marks a call: the
+A value from outside of the tool's own modules is a dotted name, in which ``()`` marks a call: the
 client of ``async with httpx.AsyncClient() as client`` is ``httpx.AsyncClient()``.
 """
 
@@ -49,9 +48,7 @@ DISPLAYS: dict[type[ast.expr], str] = {
 class Values:
     """Finds the values of expressions.
 
-    Attributes:
-        contexts: the parameters that receive a context, by scope and name.
-        owners: the class of the instance on which each method is called, by the method's scope.
+    ``contexts`` are the parameters that receive a context, ``owners`` the classes of methods' instances.
     """
 
     def __init__(self, library: Library) -> None:

@@ -1,10 +1,7 @@
 """The end of a round, a value or open questions, and the check of answers for the next round.
 
-Both ends have a form in plain JSON, since a framework stores it while it pauses.
-
-The schema of a form is checked here, so that the caller learns immediately which field is wrong. A
-validator of the author's model runs later, when the body takes the answer; if it refuses, the tool
-asks again.
+A form's schema is checked here. A validator of the author's model runs when the body takes the
+answer; if it refuses, the tool asks again.
 """
 
 from __future__ import annotations
@@ -177,12 +174,7 @@ def checked_answers(
     questions: Mapping[str, tuple[str, str]],
     forms: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Answer]:
-    """Return the answers ``given`` to open ``questions``; an answer to one of ``forms`` is checked.
-
-    Raises:
-        InvalidAnswerError: if an answer is to no open question, is no answer, or does not fit the
-            form.
-    """
+    """Return the answers ``given`` to open ``questions``; an answer to one of ``forms`` is checked."""
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
         asked = next(iter(questions), "")
         raise InvalidAnswerError(
@@ -218,11 +210,6 @@ def _checked(
 
 
 def read_reply(question: str, given: AnswerLike) -> ElicitReply:
-    """Return the answer ``given`` to a question of the user.
-
-    Raises:
-        InvalidAnswerError: if ``given`` is no answer.
-    """
     if isinstance(given, ElicitReply):
         return given
     return cast("ElicitReply", _read(question, "elicit", given))

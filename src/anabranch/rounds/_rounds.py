@@ -1,12 +1,8 @@
 """Runs a call round by round: ``Rounds`` has the options, and ``run_round`` runs a single round.
 
-A state that a round hands out is sealed with keys, like MCP's ``requestState``: it is bound to the
-tool, its arguments, the principal and the audience, and expires. Rounds require keys: a state that
-only this process could open would be lost when a framework resumes its snapshot elsewhere.
-
-Without a store, the state has everything, and its recorded effects do not run again; a state that
-is continued twice runs later effects twice. With a store, the state is a reference, a repeated
-round gets the outcome of the first, and no effect happens twice.
+Rounds require keys: a state that only this process could open would be lost when a framework
+resumes its snapshot elsewhere. Without a store, a state that is continued twice runs later effects
+twice.
 """
 
 from __future__ import annotations
@@ -59,12 +55,7 @@ DAY = 86_400.0
 
 
 class _RoundClaims(Claims):
-    """The content of the sealed state that a caller sends back.
-
-    Attributes:
-        called: a digest of the arguments.
-        forms: the schemas of the open forms, by question.
-    """
+    """The content of a sealed state: a digest of the arguments, and the schemas of open forms."""
 
     called: str
     forms: dict[str, dict[str, Any]] = Field(default_factory=dict)

@@ -1,7 +1,6 @@
 """``MockModel``, a streaming model whose replies a function computes from the request.
 
-``anabranch.models.ScriptedModel`` gives replies in a fixed order. The order of concurrent branches
-is unknown, but the request shows which branch asks.
+The order of concurrent branches is unknown, but the request shows which branch asks.
 """
 
 from __future__ import annotations
@@ -68,10 +67,7 @@ class MockModel:
 
 
 class _Arriving:
-    """A :class:`SampleStream` of texts and, at the end, the whole reply.
-
-    Without the whole reply, the stream stays interrupted.
-    """
+    """A :class:`SampleStream` of texts and, at the end, the whole reply; interrupted without it."""
 
     def __init__(self, parts: AsyncIterator[str | SampleReply]) -> None:
         self._parts = parts

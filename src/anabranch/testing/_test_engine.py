@@ -1,9 +1,4 @@
-"""Time that a test moves, predictable ids, and an engine that loses, repeats and delays wakes.
-
-(A *wake* is the request to continue a call.) The port of engines allows these faults, and real
-engines show them when machines fail. Code on an engine must reach the same results over this
-engine, once its periodic work has run.
-"""
+"""Time that a test moves, predictable ids, and an engine that loses, repeats and delays wakes."""
 
 from __future__ import annotations
 
@@ -97,8 +92,6 @@ class SequentialIds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Worker:
-    """One worker: its tools, and the function that advances a call."""
-
     tools: Mapping[str, str]
     advance: Advance
 
@@ -107,7 +100,6 @@ class _Worker:
         return wake.tool in self.tools and wake.version in {"", self.tools[wake.tool]}
 
     async def run(self, wake: Wake) -> None:
-        """Advance the call of a wake."""
         await self.advance(wake)
 
 

@@ -1,9 +1,7 @@
 """The version of a tool's code. A stored call records it, and may wait for a process with that version.
 
-By default, the version is a digest of the source files that define the tools, with the tools' names
-and parameters: it is the same on every machine with the same files. A tool without readable source
-counts by its name and its parameters. Imports of those files do not count; an author who wants
-that, or names of releases, sets versions explicitly.
+By default, the version is a digest of the source files that define the tools, without the files'
+imports. A tool without readable source counts by its name and its parameters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Refuses arguments of the wrong kind, in one sentence that names the given value.
-
-These checks help callers without a type checker.
-"""
+"""Refuses arguments of the wrong kind, for callers without a type checker."""
 
 from __future__ import annotations
 
@@ -30,13 +27,7 @@ def require_tool(where: str, given: object) -> None:
 
 
 def require_tools(where: str, given: Iterable[T], *others: type) -> tuple[T, ...]:
-    """Return the items of ``given``, an argument of ``where``: tools, or instances of ``others``.
-
-    ``given`` may be an iterator, which is read once.
-
-    Raises:
-        TypeError: if ``given`` is not a list, or an item is something else.
-    """
+    """Return the items of ``given``, an argument of ``where``: tools, or instances of ``others``."""
     if isinstance(given, Tool) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
         raise wrong_kind(where, "a list of tools", given)
     tools = tuple(given)

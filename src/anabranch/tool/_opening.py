@@ -25,10 +25,7 @@ WARN_AT_ROUND = 8
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The environment of the calls at an edge: limits, clock, ids, and the conversation that calls.
-
-    ``version`` is the version of the tools' code; empty if it does not matter.
-    """
+    """The environment of the calls at an edge: limits, clock, ids, and the conversation that calls."""
 
     limits: Limits = field(default_factory=Limits)
     patience: float | None = None
@@ -73,7 +70,6 @@ def open_call(
     """Return a call of ``tool`` with validated ``arguments``.
 
     The tool's requirements are checked before its body starts; a failure is the call's error.
-    ``make`` builds the call: ``Call``, or a partial with options.
     """
 
     async def body(branch: Branch) -> T:
@@ -110,10 +106,7 @@ def open_call(
 
 
 def warn_of_rounds(tool: str, journal: Journal) -> bool:
-    """Warn, once per call, that the call approaches the number of rounds that clients allow.
-
-    Return whether the function has warned.
-    """
+    """Warn, once per call, that the call approaches the number of rounds that clients allow."""
     near = journal.rounds == WARN_AT_ROUND
     if near:
         logger.warning(

@@ -1,8 +1,7 @@
 """The parameters of a tool: read from its function, described as JSON Schema, and used to validate.
 
-Every edge reads arguments here. Arguments that do not fit are read again for their plain meaning. A
-list or an object may be JSON in a text. A null may stand for the default of a parameter that takes
-no null. Unknown arguments are ignored, because hosts add some, unless the author forbids them.
+Arguments that do not fit are read again for their plain meaning. Unknown arguments are ignored,
+because hosts add some, unless the author forbids them.
 """
 
 from __future__ import annotations
@@ -35,29 +34,17 @@ _NO_MAPPING = "They must be a mapping of names to values; read JSON text with js
 class _Read(dict[str, Any]):
     """Validated arguments.
 
-    Attributes:
-        given: the arguments of the caller, if defaults may differ from round to round. A repeated
-            request with the same arguments would otherwise look like another request.
+    ``given`` are the arguments of the caller, if defaults may differ from round to round: a repeated
+    request with the same arguments would otherwise look like another request.
     """
 
     given: dict[str, Any] | None = None
 
 
 class Parameters:
-    """The parameters of the tool ``tool_name``.
+    """The parameters of the tool ``tool_name``, without those that the library passes, ``skip``.
 
-    Args:
-        skip: parameters of the function that the library passes, and the caller does not.
-        extra: whether arguments without a parameter are ignored or forbidden.
-
-    Attributes:
-        declared: the parameters, all keyword-only, with resolved annotations.
-        schema: the JSON Schema of the arguments.
-        drawn: the codec of validated arguments, if their defaults may differ from round to round.
-
-    Raises:
-        TypeError: if a parameter cannot be given by name, or not as JSON.
-        ValueError: if ``extra`` is neither ``"ignore"`` nor ``"forbid"``.
+    ``drawn`` is the codec of validated arguments, if their defaults may differ from round to round.
     """
 
     def __init__(
@@ -109,7 +96,6 @@ class Parameters:
 
     @EXIT_AS_ERROR
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the checked arguments, like :meth:`Tool.validate`."""
         if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
             raise InvalidArgumentsError(self._tool_name, {"arguments": _NO_MAPPING})
         wrong = {name: number_problem(value) for name, value in arguments.items()}
@@ -132,12 +118,7 @@ class Parameters:
         return read
 
     def _read(self, given: dict[str, Any]) -> BaseModel:
-        """Return the arguments; if they do not fit, convert values whose meaning is clear.
-
-        Raises:
-            ValidationError: if neither reading fits; the first reading's error if leaving out a
-                null did not help.
-        """
+        """Return the arguments; if they do not fit, convert values whose meaning is clear."""
         try:
             return self._validated(given)
         except ValidationError as error:
@@ -195,11 +176,7 @@ def _cannot_be_given(parameter: inspect.Parameter) -> bool:
 
 
 def hints_of(tool_name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of ``function``, with names resolved.
-
-    Raises:
-        TypeError: if a name in an annotation is not defined.
-    """
+    """Return the annotations of ``function``, with names resolved."""
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as problem:

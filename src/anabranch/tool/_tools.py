@@ -1,8 +1,4 @@
-"""Tools: the class ``Tool``, the decorator ``@tool``, and ``HandoffTool``.
-
-A tool is a name, a description, parameters, declared questions, limits and a body. ``run_tool`` and
-the servers of ``anabranch.mcp`` open a call and run the body in it.
-"""
+"""Tools: the class ``Tool``, the decorator ``@tool``, and ``HandoffTool``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Checks the value that a tool returns, before the call ends: on every edge, by the same rules.
-
-A value fits the return annotation, and is data: JSON, or a file that a result can hold.
-"""
+"""Checks that a tool's value fits its annotation, and is JSON or a file that a result can hold."""
 
 from __future__ import annotations
 
@@ -30,7 +27,6 @@ class ReturnValue:
         self._annotation = annotation
 
     def check(self, value: object) -> None:
-        """Check ``value`` like :meth:`Tool.check_value`."""
         if problem := self._misfit(value) or _unwritable(value):
             raise ToolError(f"The tool's return value {problem}.")
 

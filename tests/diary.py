@@ -1,4 +1,4 @@
-"""What the tools of a test have done, in order: a step that notes something, and its undo."""
+"""A diary of the steps and undos that a test's tools ran, in order."""
 
 from collections.abc import Generator
 

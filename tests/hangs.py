@@ -1,11 +1,12 @@
-"""An end for every test that hangs, with the stacks of its processes.
+"""Ends every test that hangs, and shows the stacks of its processes.
 
-pytest-timeout raises an exception in the main thread. An event loop's callback or a broad ``except`` can
-lose this exception, and the fixtures of a failed test have no limit. So the alarm first shows the threads
-and tasks of this process and aborts the processes that the test has started, each of which writes its
-stacks; a second limit, held by a thread of faulthandler, ends the process itself.
+pytest-timeout raises an exception in the main thread. A callback of the event loop or a broad
+``except`` can lose this exception, and the fixtures of a failed test have no limit. The alarm
+therefore first shows the threads and tasks of this process. It then aborts the processes that the
+test has started, and each of these writes its stacks. A second limit, held by a thread of
+faulthandler, ends the process itself.
 
-A test that waits for a processor does not hang: these waits put off the alarm.
+A test that waits for a processor does not hang: such waits put off the alarm.
 """
 
 import asyncio
@@ -25,27 +26,31 @@ import pytest
 from tests.preloaded import SHARED
 
 GRACE = 20
-"""Seconds from the alarm, or a failure, to the end of the test's fixtures."""
+"""Seconds from the alarm, or a failure, within which the test's fixtures must end."""
 
 MOST = 10
-"""The number of limits after which a test hangs, however long its processes wait for a processor."""
+"""After this many timeouts, a test counts as hanging, however long its processes wait for a processor."""
 
 LOOKS = 10
-"""How often the waits of a test's processes are looked up, in one limit: some processes end earlier."""
+"""Number of times per timeout that the waits of a test's processes are read, since some processes end early."""
 
 
 class Hangs:
-    """The plugin of a process that runs tests; made while the process has its own stderr."""
+    """A pytest plugin for each process that runs tests. Create it while the process has its
+    original stderr.
+    """
 
     def __init__(self) -> None:
         self._stderr = os.dup((sys.__stderr__ or sys.stderr).fileno())
-        os.environ["PYTHONFAULTHANDLER"] = "1"  # an aborted process of Python shows its stacks
+        os.environ["PYTHONFAULTHANDLER"] = "1"  # a Python process that is aborted shows its stacks
 
     @pytest.hookimpl(wrapper=True)
     def pytest_timeout_set_timer(
         self, item: pytest.Item, settings: Any
     ) -> Generator[None, object, object]:
-        """Show the stacks when the alarm of ``item`` rings, and end this process if that is in vain."""
+        """Show the stacks when the alarm of ``item`` rings; end this process if the test still runs
+        afterwards.
+        """
         done = yield
         raises = signal.getsignal(signal.SIGALRM)
         limit: float = settings.timeout
@@ -68,7 +73,7 @@ class Hangs:
 
     @pytest.hookimpl(trylast=True)
     def pytest_exception_interact(self, node: pytest.Item | pytest.Collector) -> None:
-        """Limit the fixtures of a failed test: pytest-timeout has removed its own limit."""
+        """Limit the time of a failed test's fixtures, since pytest-timeout has removed its limit by then."""
         if isinstance(node, pytest.Item):
             self._end_after(GRACE)
 
@@ -87,11 +92,11 @@ class Hangs:
         with os.fdopen(os.dup(self._stderr), "w") as file:
             print(f"\n{item.nodeid} hangs:", file=file, flush=True)
             faulthandler.dump_traceback(file, all_threads=True)
-            with suppress(RuntimeError):  # no event loop runs
+            with suppress(RuntimeError):  # raises if no event loop runs
                 for task in asyncio.all_tasks():
                     task.print_stack(file=file)
             for process in _descendants(os.getpid()):
-                if process in SHARED:  # the next tests start their processes by it
+                if process in SHARED:  # keep the process from which the next tests start theirs
                     continue
                 words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
                 command = b" ".join(words).decode(errors="replace")
@@ -100,7 +105,7 @@ class Hangs:
 
 
 class Waits:
-    """The waits for a processor of this process, and of those that it starts, from now on (Linux)."""
+    """The time that this process and its new children wait for a processor, from now on (Linux)."""
 
     def __init__(self) -> None:
         self._waited: dict[int, float] = {}
@@ -108,7 +113,7 @@ class Waits:
         self._before = self.seconds()
 
     def seconds(self) -> float:
-        """Return how long all processes together have waited, those too that have ended since a look."""
+        """Return how long all processes waited in total, including processes that have ended."""
         for process in {os.getpid(), *_descendants(os.getpid())} - set(SHARED):
             self._waited[process] = max(_waited_by(process), self._waited.get(process, 0.0))
         return sum(self._waited.values()) - self._before
@@ -123,7 +128,7 @@ def _waited_by(process: int) -> float:
 
 
 def _descendants(parent: int) -> Iterator[int]:
-    """Yield the processes below one, where the system lists them (Linux)."""
+    """Yield the descendants of a process, where the system lists them (Linux)."""
     for listed in Path(f"/proc/{parent}/task").glob("*/children"):
         children: list[str] = []
         with suppress(OSError):  # the thread has ended

@@ -1,9 +1,11 @@
-"""``python -m tests.mutants`` changes the code at random places, and counts what the tests notice.
+"""Runs mutation tests: ``python -m tests.mutants`` changes the code at random places and counts the
+changes that a test notices.
 
-Cosmic Ray makes each change, a *mutant*, in a clone of a commit; there the tests of its room run until
-one fails. The mutants are drawn once, into a file: other commits are measured with the same ones, as
-far as their lines are in them. What was measured is in a file as well, and a run goes on where it was
-ended. A test that fails is run again by itself: one that then passes fails at random, and is left out.
+Cosmic Ray makes each change, a *mutant*, in a clone of a commit. The tests of the changed package
+then run in the clone until one fails. The mutants are drawn once and kept in a file, so that other
+commits are measured with the same mutants as far as the changed lines still exist. Results are kept
+in a file as well, and an interrupted run continues from it. A failed test runs again alone: if it
+then passes, it fails at random and does not count.
 """
 
 import argparse
@@ -31,7 +33,7 @@ ROOMS = ("_engine", "_durable", "stores", "agents")
 SETTINGS = f"[cosmic-ray]\nmodule-path = {[f'{SOURCE}/{room}' for room in ROOMS]}\n"
 QUERY = "SELECT module_path, start_pos_row, start_pos_col, operator_name, occurrence FROM mutation_specs"
 PYTEST = "timeout -s INT -k 30 {} .venv/bin/python -m pytest -xq -p no:cacheprovider --timeout=300"
-"""A test may take long without a hang: the mutants are measured next to other work."""
+"""A test may take long without hanging, since mutation tests run next to other work."""
 LINE = "{result:8} {seconds:5} s  {place}  {operator}  {killer}\n"
 
 
@@ -40,7 +42,7 @@ def run(*command: str | Path, folder: Path | None = None) -> str:
 
 
 def clone(folder: Path, commit: str) -> None:
-    """Check the commit out, with an environment that has our packages and the clone's source."""
+    """Check the commit out, with an environment that has the project's dependencies and the clone's source."""
     run("git", "clone", "--quiet", "--no-checkout", Path.cwd(), folder)
     run("git", "checkout", "--quiet", commit, folder=folder)
     run(sys.executable, "-m", "venv", "--without-pip", ".venv", folder=folder)
@@ -49,7 +51,7 @@ def clone(folder: Path, commit: str) -> None:
 
 
 def types(source: str) -> list[tuple[Any, Any]]:
-    """Return where annotations and named unions begin and end: they say types, and do nothing."""
+    """Return the start and end of annotations and type unions: mutants there change no behaviour."""
     tree = ast.parse(source)
     kinds: list[Any] = [getattr(node, "annotation", None) for node in ast.walk(tree)]
     kinds += [getattr(node, "returns", None) for node in ast.walk(tree)]
@@ -59,7 +61,7 @@ def types(source: str) -> list[tuple[Any, Any]]:
 
 
 def draw(folder: Path) -> Iterator[dict[str, str]]:
-    """Yield mutants, of the rooms in turn: any place, and then any change that can be made there."""
+    """Yield mutants from each package in turn: draw a random place, then a random change for it."""
     tool = Path(sys.executable).with_name("cosmic-ray")
     (folder / "settings").write_text(SETTINGS)
     run(tool, "init", "settings", "session", folder=folder)
@@ -80,10 +82,10 @@ def draw(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def failing(folder: Path, limit: float, *tests: str) -> str:
-    """Return the name of the first test that fails, or how the run ended; nothing if all pass."""
+    """Return the name of the first failing test, or how the run ended; return "" if all pass."""
     command = [*PYTEST.format(limit).split(), *tests]
     with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as own:
-        Path(own).chmod(0o755)  # a Postgres server is in it, of another user
+        Path(own).chmod(0o755)  # a Postgres server of another user runs in this folder
         env = os.environ | {"TMPDIR": own, "ANABRANCH_SEED": SEED}
         with Path(own, "said").open("w") as said:
             ended = subprocess.call(command, cwd=folder, env=env, stdout=said, stderr=said)
@@ -93,7 +95,7 @@ def failing(folder: Path, limit: float, *tests: str) -> str:
 
 
 def measure(mutant: dict[str, str], folder: Path, limit: float) -> dict[str, Any]:
-    """Return the mutant with what became of it. Files that name its module are tried first."""
+    """Return the mutant with its outcome. Test files that name the changed module run first."""
     begun, path, patch = time.monotonic(), Path(mutant["place"]), mutant["patch"]
     tests = folder / "tests" / path.parts[2].strip("_")
     files = sorted([*tests.rglob("test_*.py"), *Path(f"{tests}_support").rglob("test_*.py")])

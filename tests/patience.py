@@ -1,4 +1,4 @@
-"""How long a test waits for what a good run has at once."""
+"""Maximum time that a test waits for an event; in a passing test, the event comes immediately."""
 
 PATIENCE = 50
-"""Seconds, for a machine with far more to do than this test; what never comes fails after them."""
+"""Seconds that suffice on a very busy machine. A test fails if an event has not come by then."""

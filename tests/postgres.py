@@ -1,4 +1,4 @@
-"""A Postgres server of the tests' own, and the file lock under which several processes share it."""
+"""Starts a Postgres server for the tests, and the file lock by which several processes share it."""
 
 import fcntl
 import os
@@ -21,9 +21,9 @@ WAIT = ("--wait", f"--timeout={PATIENCE}")
 
 
 def _programs() -> Path:
-    """The folder of the server's programs: one that is named, or the development package's.
+    """Return the folder of the server's programs: the configured one, or the development package's.
 
-    Debian's are in /usr/lib/postgresql/*/bin.
+    Debian installs Postgres in /usr/lib/postgresql/*/bin.
     """
     if named := os.environ.get("ANABRANCH_TEST_POSTGRES"):
         return Path(named)
@@ -34,16 +34,16 @@ def _programs() -> Path:
 
 
 class Server:
-    """A Postgres server on a socket in a folder of its own, run by a user other than root.
+    """A Postgres server that listens on a socket in its folder, run by a user other than root.
 
-    ``folder`` must have a short path, since that of a socket is limited, and the user who runs the
-    server must be able to reach it: pytest's own temporary folders do not serve.
+    ``folder`` must have a short path, since the system limits the path of a socket. The user who
+    runs the server must be able to reach the folder, so pytest's temporary folders do not work.
 
     Args:
-        folder: holds everything of the server. Objects of the same folder are the same server.
-        database: where ``new_url`` creates its schemas; created by ``share``.
-        durable: commits wait for the disk. No test is about a power cut, so none needs that.
-        connections: the most connections at the same time.
+        folder: holds all files of the server. Objects with the same folder are the same server.
+        database: where ``new_url`` creates its schemas; ``share`` creates this database.
+        durable: whether commits wait for the disk. No test needs this, since none tests a power cut.
+        connections: maximum number of simultaneous connections.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Server:
         self._database = database
         self._names = count(1)
         self._user: str | int | None = None
-        if os.geteuid() == 0:  # Postgres refuses to be run by root
+        if os.geteuid() == 0:  # Postgres refuses to run as root
             names = {entry.pw_name for entry in pwd.getpwall()}
             self._user = "postgres" if "postgres" in names else "nobody"
         fsync = "on" if durable else "off"
@@ -84,7 +84,7 @@ class Server:
         )
 
     def share(self) -> None:
-        """Create this object's database, and start the server unless another process has."""
+        """Create this object's database, and start the server unless another process has started it."""
         with _locked(self.folder / "lock"):
             if not self.is_running:
                 self.start()
@@ -92,11 +92,11 @@ class Server:
                 connection.execute(f"CREATE DATABASE {self._database}".encode())
 
     def stop(self, mode: Literal["immediate", "fast"] = "immediate") -> None:
-        """Stop it as a crash does, or, ``fast``, after what was committed is written."""
+        """Stop the server as a crash does, or, with ``fast``, after it has written all commits."""
         self._run("pg_ctl", *WAIT, f"--mode={mode}", "stop")
 
     def new_url(self, *, user: str = "postgres") -> str:
-        """Return the URL of a new, empty schema, which is faster to create than a database."""
+        """Return the URL of a new, empty schema. Creating a schema is faster than creating a database."""
         name = f"test_{next(self._names)}"
         with self._connected(self._database) as connection:
             connection.execute(f"CREATE SCHEMA {name}".encode())
@@ -120,12 +120,15 @@ class Server:
         return psycopg.connect(conninfo, autocommit=True)
 
     def _make_reachable(self) -> None:
-        """Copy the package if the server's user may not read it where it is, as in root's home."""
+        """Copy the package if the server's user cannot read it, for example in root's home."""
         programs = _programs()
         test = ["test", "-x", str(programs / "postgres")]
         if subprocess.run(test, check=False, user=self._user).returncode:
             site = programs.parents[2]
-            for name in (PACKAGE, f"{PACKAGE}.libs"):  # the programs look for the libraries there
+            for name in (
+                PACKAGE,
+                f"{PACKAGE}.libs",
+            ):  # the programs look for their libraries in this place
                 shutil.copytree(site / name, self.folder / name)
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -140,7 +143,7 @@ class Server:
 
 @contextmanager
 def _locked(path: Path) -> Generator[None]:
-    """Hold an exclusive lock that ends with the process, should it crash."""
+    """Hold an exclusive lock, which the system releases if the process crashes."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,23 +1,27 @@
-"""A process that has imported the command line, and becomes each Python process that a test starts.
+"""Starts a test's Python processes quickly, by forks of a process that has imported the command line.
 
-A new interpreter spends a second or two on imports, and the tests start hundreds. Here ``subprocess``
-has another way to start one: where the command is this interpreter with ``-m``, ``-c`` or a script, or
-the ``anabranch`` program, the *preloaded process* forks, and the fork runs it. For all that a test can
-see, it was started in the ordinary way:
+A new interpreter spends a second or two on imports, and the tests start hundreds. This module
+therefore replaces the way in which ``subprocess`` starts a process. If the command is this
+interpreter with ``-m``, ``-c`` or a script, or the ``anabranch`` program, then the *preloaded
+process* forks, and the fork runs the command. A test cannot tell the difference:
 
-* it has the arguments, folder, environment, descriptors, signals, session and process group asked for;
-* it is the caller's child. The process between the two ends while the caller is a *subreaper*, which
-  adopts what is left below it; so the pid is real, and the caller can wait for it;
-* it ends as an interpreter does: the status, the traceback, SIGINT for an uncaught KeyboardInterrupt.
-  Only objects that live to the end are not finalized: that would copy all memory that is shared.
+* the fork has the requested arguments, folder, environment, descriptors, signals, session and
+  process group;
+* the fork is a child of the caller. The process between the two ends while the caller is a
+  *subreaper*, which adopts orphaned descendants; so the pid is real, and the caller can wait for it;
+* the fork ends as an interpreter does: with the status, the traceback, and SIGINT for an uncaught
+  KeyboardInterrupt. Only objects that live to the end are not finalized, since finalizing would
+  copy all shared memory.
 
-Each fork has a preloaded process of its own, forked before it ran anything, for what it starts itself.
+Each fork gets another preloaded process, forked before the fork ran anything, for the processes
+that the fork starts.
 
-Other programs start in the ordinary way. So do Python processes with a ``preexec_fn``, another user or
-umask, or another value of a variable that is read at the start of an interpreter; and everything within
-`cold`, or where ``ANABRANCH_TEST_COLD=1`` is set: for tests of what a start imports.
+Other programs start in the ordinary way. The same holds for Python processes with a ``preexec_fn``,
+another user or umask, or another value of a variable that an interpreter reads at its start. Within
+`cold`, or if ``ANABRANCH_TEST_COLD=1`` is set, all processes start in the ordinary way: tests of a
+start's imports need this.
 
-This file is also the program of the preloaded process, so it imports nothing of the tests.
+This file is also the program of the preloaded process, so it imports no module of the tests.
 """
 
 from __future__ import annotations
@@ -49,15 +53,15 @@ from pkgutil import iter_modules
 from typing import Any, TypeAlias
 
 Order: TypeAlias = dict[str, Any]
-"""What a process shall be, without its descriptors."""
+"""The description of a process to start, without its descriptors."""
 
 COLD = "ANABRANCH_TEST_COLD"
 
 SHARED: set[int] = set()
-"""The preloaded processes of this process, which belong to no single test."""
+"""The preloaded processes of this process, which all tests share."""
 
 _SETTABLE = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
-"""What of the variables that an interpreter reads at its start can also be done later."""
+"""Variables that an interpreter reads at its start and whose effect can be produced later as well."""
 
 _MODULES = (
     "anabranch.chat._web.application",
@@ -80,7 +84,7 @@ _MODULES = (
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.h11_impl",
 )
-"""What the commands import when they run, beside the modules of the command line."""
+"""Modules that commands import when they run, in addition to those that the command line imports."""
 
 _CLIENT = """\
 #!{python} -IS
@@ -102,27 +106,29 @@ with socket.socket(socket.AF_UNIX) as process:
         signal.signal(number, pass_on)
     os._exit(int.from_bytes(process.recv(4), "big"))
 """
-"""Hands its arguments, environment, folder, streams and signals over, and waits for the end."""
+"""A program that passes its arguments, environment, folder, streams and signals on, and waits for the end."""
 
 
 class Preloaded:
-    """The way to a preloaded process; called in place of ``_posixsubprocess.fork_exec``."""
+    """A connection to a preloaded process; ``subprocess`` calls it instead of
+    ``_posixsubprocess.fork_exec``.
+    """
 
     def __init__(
         self, variables: Mapping[str, str], connection: socket.socket | None = None
     ) -> None:
-        """Use the process at the other end of ``connection``; without one, start it when needed."""
+        """Use the process at the other end of ``connection``; without one, start a process when needed."""
         self._variables = {**variables}
         self._connection = connection
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ready = connection is not None
         self._ordinary_start = _posixsubprocess.fork_exec
         self._one_at_a_time = threading.Lock()
-        self._owner = os.getpid()  # a fork of it is not above the preloaded process
+        self._owner = os.getpid()  # a fork of this process is no descendant of the preloaded one
 
     @contextmanager
     def installed(self) -> Generator[Preloaded]:
-        """Within the block, ``subprocess`` starts Python processes this way; yields it."""
+        """Install this object for the block, and yield it."""
         if sys.platform == "linux":
             self.install()
         try:
@@ -132,12 +138,14 @@ class Preloaded:
             self._end()
 
     def install(self) -> None:
-        """Have ``subprocess`` and ``multiprocessing`` start Python processes this way."""
+        """Make ``subprocess`` and ``multiprocessing`` start Python processes through this object."""
         _posixsubprocess.fork_exec = _subprocess._fork_exec = self
-        _subprocess._USE_POSIX_SPAWN = False  # another way to the same
+        _subprocess._USE_POSIX_SPAWN = False  # ``posix_spawn`` would bypass this object
 
     def program(self, *arguments: str) -> str:
-        """Return the source of a program that runs Python with ``arguments``, and its own."""
+        """Return the source of a program that asks this object to run Python with both sets of
+        ``arguments``.
+        """
         if sys.platform != "linux" or os.environ.get(COLD) == "1":
             return f'#!/bin/sh\nexec "{sys.executable}" {" ".join(arguments)} "$@"\n'
         order = {"targets": [0, 1, 2], "started": -1, "session": False, "group": -1}
@@ -150,7 +158,6 @@ class Preloaded:
         )
 
     def __call__(self, *options: Any) -> int:
-        """Start a process and return its pid."""
         args, programs, close_fds, kept, folder, env, *pipes = options[:14]
         _, session, group, *owner, before = options[14:22]
         there = os.path.abspath(os.fsdecode(folder or "."))  # noqa: PTH100 - bytes, too
@@ -186,10 +193,11 @@ class Preloaded:
             return self._started(order, list(sources.values()))
 
     def _started(self, order: Order, descriptors: Sequence[int]) -> int:
-        """Return the pid of an ordered process; after a failure, the next order gets another preloaded process.
+        """Return the pid of an ordered process. After a failure, start another preloaded process
+        for the next order.
 
-        A test's time may be over meanwhile. The next test then waits for the rest of the imports, but must
-        not take the answer to this order for its own.
+        If a test's time runs out during the start, the next test waits for the rest of the imports.
+        It must not take the answer to this order for its own.
         """
         try:
             connection = self._connected()
@@ -204,7 +212,7 @@ class Preloaded:
             raise
 
     def _fits(self, variables: Mapping[str, str]) -> bool:
-        """Return whether an interpreter with these variables is as the preloaded one can be made."""
+        """Return whether the preloaded process can become an interpreter with these variables."""
         ours, theirs = (
             {name: value for name, value in one.items() if name.startswith("PYTHON") and value}
             for one in (self._variables, variables)
@@ -224,7 +232,10 @@ class Preloaded:
                     [sys.executable, __file__, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    env={**self._variables, "OPENBLAS_NUM_THREADS": "1"},  # forks have one thread
+                    env={
+                        **self._variables,
+                        "OPENBLAS_NUM_THREADS": "1",
+                    },  # only a process with one thread can fork safely
                 )
             self._connection, self._process = ours, process
             SHARED.add(process.pid)
@@ -249,12 +260,12 @@ class Preloaded:
 
 _subprocess: Any = subprocess
 _posixsubprocess: Any = import_module("_posixsubprocess")
-"""The modules whose private names no type checker knows."""
+"""Modules with private names that no type checker knows."""
 
 
 @contextmanager
 def cold() -> Generator[None]:
-    """Within the block, every process starts in the ordinary way."""
+    """Start every process in the ordinary way within the block."""
     before = os.environ.get(COLD)
     os.environ[COLD] = "1"
     try:
@@ -267,7 +278,7 @@ def cold() -> Generator[None]:
 
 @contextmanager
 def _subreaper() -> Generator[None]:
-    """Within the block, this process adopts what the end of a process below it leaves behind."""
+    """Make this process adopt the orphaned descendants of its children within the block."""
     prctl, set_subreaper = ctypes.CDLL(None).prctl, 36
     assert prctl(set_subreaper, 1, 0, 0, 0) == 0
     try:
@@ -279,7 +290,7 @@ def _subreaper() -> Generator[None]:
 def _python_arguments(
     args: Sequence[str | bytes], programs: Sequence[bytes], folder: str
 ) -> list[str] | None:
-    """Return the arguments of this interpreter, or `None` where it is another, or has other options."""
+    """Return the arguments of this interpreter; `None` for another interpreter or other options."""
     found = next((os.fsdecode(one) for one in programs if os.access(one, os.X_OK)), None)
     arguments = [os.fsdecode(argument) for argument in args][1:]
     command = str(Path(sys.executable).with_name("anabranch"))
@@ -303,7 +314,7 @@ def _search_path(variables: Mapping[str, str]) -> list[str]:
 
 
 def _stream_errors(variables: Mapping[str, str]) -> str | None:
-    """Return how an interpreter's streams handle what is no UTF-8; `None` if they are of another encoding."""
+    """Return how the interpreter's streams handle invalid UTF-8; `None` if the encoding is another one."""
     found = (variables.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     locale = next(filter(None, found), "C")
     if locale in {"C", "POSIX", "C.UTF-8", "C.utf8"}:
@@ -328,7 +339,7 @@ def _send(connection: socket.socket, order: Order, descriptors: Sequence[int]) -
         socket.send_fds(connection, [len(text).to_bytes(4, "big")], descriptors)
         connection.sendall(text)
     except BrokenPipeError:
-        pass  # the answer will be missing
+        pass  # the caller notices the missing answer
 
 
 def _number(connection: socket.socket) -> int:
@@ -338,7 +349,7 @@ def _number(connection: socket.socket) -> int:
     return int.from_bytes(answer, "big")
 
 
-# What follows is run by the preloaded process and its forks.
+# The rest of this file runs in the preloaded process and its forks.
 
 
 def _main() -> None:
@@ -347,18 +358,18 @@ def _main() -> None:
     own = [entry for entry in sys.path[1:] if entry not in given]  # without the folder of this file
     sys.path[:] = [*given, *own]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
-        signal.signal(number, signal.SIG_IGN)  # what reaches the whole group is meant for the forks
+        signal.signal(number, signal.SIG_IGN)  # a signal to the whole group is meant for the forks
     commands = import_module("anabranch.cli")
     own_modules = [f"anabranch.cli.{module.name}" for module in iter_modules(commands.__path__)]
     for name in (*own_modules, *_MODULES):
-        if not name.startswith("anabranch.cli._brows"):  # which is for screens only
+        if not name.startswith("anabranch.cli._brows"):  # only screens need these modules
             import_module(name)
     control = socket.socket(fileno=int(sys.argv[1]))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(_address(os.getpid()))
     listener.listen()
     gc.collect()
-    gc.freeze()  # or every fork copies all of it when its garbage is collected
+    gc.freeze()  # otherwise each fork would copy all memory at its garbage collection
     control.sendall(bytes(4))
     if order := _serve(control, listener):
         order["path"] = own
@@ -366,11 +377,11 @@ def _main() -> None:
 
 
 def _serve(control: socket.socket, listener: socket.socket | None = None) -> Order | None:
-    """Fork for each order. Return it in the fork that has become it, or `None` where none will come.
+    """Fork for each order. Return the order in the new fork, or `None` when no more orders come.
 
     Args:
-        control: leads to the process whose children the forks shall be.
-        listener: programs connect to it that wait for their fork, and are told its status.
+        control: the connection to the process that becomes the parent of the forks.
+        listener: accepts programs that wait for their fork, and receive its status.
     """
     watched = [control, *([listener] if listener else [])]
     while True:
@@ -384,7 +395,7 @@ def _serve(control: socket.socket, listener: socket.socket | None = None) -> Ord
             parent = os.getpid()
             if not (child := os.fork()):
                 while client is control and os.getppid() == parent:
-                    os.sched_yield()  # until the caller has adopted it
+                    os.sched_yield()  # until the caller has adopted the fork
                 for one in {*watched, client}:
                     one.detach()
                 return _become(*received)
@@ -392,7 +403,7 @@ def _serve(control: socket.socket, listener: socket.socket | None = None) -> Ord
             if client is not control:
                 client.sendall(
                     child.to_bytes(4, "big")
-                )  # before the status, which may come at once
+                )  # sent before the status, which may follow immediately
                 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
                 client.sendall((status if status >= 0 else 128 - status).to_bytes(4, "big"))
             os._exit(0)
@@ -400,7 +411,7 @@ def _serve(control: socket.socket, listener: socket.socket | None = None) -> Ord
         for descriptor in (reading, writing, *received[1]):
             os.close(descriptor)
         if client is control:
-            os.waitpid(between, 0)  # from now on the fork is the caller's child
+            os.waitpid(between, 0)  # from here on, the fork is a child of the caller
             client.sendall(pid)
         else:
             client.close()
@@ -426,7 +437,7 @@ def _reap() -> None:
 
 
 def _become(order: Order, descriptors: list[int]) -> Order | None:
-    """Be the process that is ordered, but for what it runs."""
+    """Become the ordered process, except for the program that it runs."""
     if order["session"]:
         os.setsid()
     if order["group"] >= 0:
@@ -465,7 +476,7 @@ def _close_all_but(*kept: int) -> None:
 
 
 def _run(order: Order) -> None:
-    """Do what an interpreter does from its start to its end, in a process that has become ``order``."""
+    """Do what an interpreter does from its start to its end, in the process of ``order``."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         stream = _stream(descriptor, name)
         setattr(sys, name, stream)
@@ -489,7 +500,7 @@ def _run(order: Order) -> None:
 
 
 def _end(status: int) -> None:
-    """End the process as an interpreter does; by a signal where the status is negative."""
+    """End the process as an interpreter does; a negative status ends it by a signal."""
     modules: tuple[Any, Any] = threading, atexit
     modules[0]._shutdown()
     modules[1]._run_exitfuncs()
@@ -508,7 +519,7 @@ def _end(status: int) -> None:
 
 
 def _stream(descriptor: int, name: str) -> io.TextIOWrapper:
-    """Return a standard stream as a new interpreter opens it."""
+    """Return a standard stream, opened as a new interpreter opens it."""
     reads, unbuffered = name == "stdin", bool(os.environ.get("PYTHONUNBUFFERED"))
     raw = io.FileIO(descriptor, "r" if reads else "w", closefd=False)
     raw.name = f"<{name}>"

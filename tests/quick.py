@@ -1,8 +1,8 @@
-"""The quick gate: what differs from ``main``, checked in about a minute (``make quick``).
+"""Checks the files that differ from ``main``, in about a minute (``make quick``).
 
-A changed file is formatted, linted and typed by itself, and the layers of all imports are checked. The
-tests are those that changed, and those of each room with a changed file. The whole gate decides: a
-change may break what another room's tests hold.
+Each changed file is formatted, linted and type-checked, and the layers of all imports are checked.
+The tests that run are the changed ones and those of each package with a changed file. The full gate
+decides, since a change may break the tests of another package.
 """
 
 import os
@@ -14,11 +14,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 TESTS = {"_asking": "api", "_terminal": "cli", "testing": "api"}
-"""The folders of tests whose names are not those of their rooms; modules at the top are the author's API."""
+"""Test folders that have another name than their package; top-level modules belong to the public API."""
 
 
 def changed() -> list[Path]:
-    """Return the Python files that differ from ``main``, new ones included."""
+    """Return the Python files that differ from ``main``, including new files."""
     against = ["git", "diff", "--name-only", "--diff-filter=d", "--merge-base", "main"]
     listed = [_said(*against), _said("git", "ls-files", "--others", "--exclude-standard")]
     names = "".join(listed).splitlines()
@@ -26,7 +26,7 @@ def changed() -> list[Path]:
 
 
 def tests_of(files: Iterable[Path]) -> list[str]:
-    """Return the files and folders of the tests that belong to some files."""
+    """Return the test files and folders that belong to some source files."""
     found: dict[str, None] = {}
     for file in files:
         if file.parts[:2] == ("src", "anabranch"):
@@ -42,17 +42,17 @@ def tests_of(files: Iterable[Path]) -> list[str]:
 
 
 def typed(files: Iterable[Path]) -> dict[str, list[str]]:
-    """Return the files for each checker of types: as in the whole gate, mypy checks the tests."""
+    """Return the files for each type checker; as in the full gate, mypy checks the tests."""
     found: dict[str, list[str]] = {"pyright": [], "mypy": []}
     for file in files:
         strict = file.parts[0] in ("src", "examples") or file.parts[:2] == ("tests", "typing")
-        if "frameworks" not in file.parts:  # their packages are elsewhere
+        if "frameworks" not in file.parts:  # these files need packages from another environment
             found["pyright" if strict else "mypy"].append(str(file))
     return found
 
 
 def main() -> int:
-    """Run the checks side by side; return the exit status."""
+    """Run the checks in parallel and return the exit status."""
     files = changed()
     if not files:
         print("No Python file differs from main.")
@@ -76,7 +76,7 @@ def main() -> int:
         print("testing", *tests, flush=True)
         pytest = [sys.executable, "-m", "pytest", "-q", "--numprocesses=2", "--dist=loadfile"]
         status = subprocess.run([*pytest, *tests], cwd=ROOT, check=False).returncode
-        status = 0 if status == 5 else status  # pytest's status for no tests
+        status = 0 if status == 5 else status  # 5 is pytest's status for "no tests"
     for check in running:
         said, _ = check.communicate()
         if check.returncode:

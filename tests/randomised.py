@@ -1,10 +1,11 @@
-"""The seed of everything that is random in the tests, and how much the gate and the long run try.
+"""Sets the random seed of the tests, and the number of examples in the gate and the long run.
 
-The gate (``make test``) tries a few examples of each property with a fixed seed: a gate that failed by
-chance would judge the seed, not the change. The long run (``make long``) sets ``ANABRANCH_LONG=1``: then
-the tests marked ``long`` run too, and properties try their full number of examples with a new seed.
-``ANABRANCH_SEED`` is the seed, which pytest prints at the head of its report; ``random`` draws one.
-``ANABRANCH_EXAMPLES`` multiplies the numbers of examples.
+The gate (``make test``) tries a few examples of each property with a fixed seed: a gate that failed
+by chance would judge the seed, not the change. The long run (``make long``) sets
+``ANABRANCH_LONG=1``: the tests marked ``long`` run too, and properties try their full number of
+examples with a new seed. ``ANABRANCH_SEED`` is the seed, which pytest prints at the head of its
+report; the value ``random`` draws a new one. ``ANABRANCH_EXAMPLES`` multiplies the numbers of
+examples.
 """
 
 import os
@@ -26,17 +27,17 @@ _FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 def times(number: int, *, gate: int | None = None) -> int:
-    """Return ``number``, or ``gate`` in the gate, multiplied; at least one."""
+    """Return ``number``, or ``gate`` in the gate, times ``ANABRANCH_EXAMPLES``; at least one."""
     chosen = number if gate is None or LONG else gate
     return max(1, int(chosen * _TIMES))
 
 
 def examples(number: int, *fine: HealthCheck, gate: int | None = None, **options: Any) -> settings:
-    """Return settings that try about ``number`` examples, however large they are.
+    """Return Hypothesis settings for about ``number`` examples, without limits on their size.
 
     Args:
         number: the examples of the long run, and of the gate unless ``gate`` is given.
-        fine: health checks to suppress as well.
+        fine: more health checks to suppress.
         gate: the examples of the gate.
         options: more settings of Hypothesis.
     """
@@ -45,8 +46,9 @@ def examples(number: int, *fine: HealthCheck, gate: int | None = None, **options
     )
 
 
-# How long an example takes says how busy the machine is, and fails no test. The seed alone says which
-# examples there are: Hypothesis would prefer those that it has kept, and derive a seed of its own.
+# No deadline: the duration of an example depends on the load of the machine. No database:
+# Hypothesis would prefer its stored examples and derive another seed, but the seed alone must
+# decide.
 settings.register_profile(
     "tests",
     deadline=None,
@@ -59,7 +61,7 @@ settings.load_profile("tests")
 
 
 def repeating(test: str) -> str:
-    """Return the command that runs a test again, with all that is random as it was."""
+    """Return the command that repeats a test with the same random values."""
     given = {"ANABRANCH_SEED": SEED, "ANABRANCH_EXAMPLES": _MULTIPLIED} | (
         {"ANABRANCH_LONG": "1"} if LONG else {}
     )

@@ -1,7 +1,8 @@
-"""Builds and checks the packages of a release (``make release``). Publishing them is a person's act.
+"""Builds and checks the packages of a release (``make release``). A maintainer publishes them by hand.
 
-The public address of the project is one setting, ``address`` of ``[tool.anabranch-release]`` in pyproject.toml. With an
-address, the packages have ``[project.urls]`` and absolute links in their description; without one they have neither.
+The public address of the project is one setting, ``address`` of ``[tool.anabranch-release]`` in
+pyproject.toml. With an address, the packages have ``[project.urls]`` and absolute links in their
+description. Without an address, they have neither.
 """
 
 import re
@@ -19,7 +20,7 @@ LINK = re.compile(r"(?<=\]\()(?!https?://|#)([^)\s]+)")
 
 
 def faults(version: str, changelog: str, fragments: list[str]) -> list[str]:
-    """Return a sentence for each thing that the release of ``version`` lacks."""
+    """Return a sentence for each item that the release of ``version`` lacks."""
     found = []
     if not re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", changelog, re.MULTILINE):
         found.append(f"CHANGELOG.md has no dated heading. Write: ## {version} (YYYY-MM-DD)")

@@ -1,4 +1,4 @@
-"""A server of a test's own, on a port of the system's choice."""
+"""Runs a small TCP server for one test, on a free port."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -9,9 +9,10 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @asynccontextmanager
 async def listening(handle: Handler) -> AsyncGenerator[int]:
-    """Listen until the block is left, and yield the port; no connection and no handler outlives it.
+    """Listen within the block, and yield the port. Leaving the block ends all connections and handlers.
 
-    A connection is closed when its handler returns, and a handler may fail because its client left.
+    The server closes a connection when its handler returns. A handler may fail because its client
+    left.
     """
     handlers: set[asyncio.Task[None]] = set()
 

@@ -1,7 +1,7 @@
-"""The parts in which workers take the tests: a file, a page of the docs, or a single test of a long file.
+"""Distributes the tests over pytest workers: by file, by docs page, or one by one for long files.
 
-The last part decides when a run ends. So the tests of a long file are spread over the workers, one by
-one, and come first; nothing that they share may depend on their order.
+The last part to finish decides when a run ends. The tests of a long file are therefore distributed
+one by one and start first. Tests of such a file must not depend on their order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pytest
 
 PAGES = "docs/test_pages.py"
-"""Its tests are the examples of the pages; those of one page build on each other."""
+"""The tests of the pages' examples; examples of one page build on each other."""
 
 LONG_FILES = (
     PAGES,
@@ -25,11 +25,11 @@ LONG_FILES = (
     "tests/owners/test_served_tools.py",
     "tests/owners/test_agent_tools.py",
 )
-"""The files whose tests take most together, as the report of a run shows."""
+"""The test files that take longest in total, as the report of a run shows."""
 
 
 def part_of(nodeid: str) -> str:
-    """Return the part that a test is in."""
+    """Return the part to which a test belongs."""
     file, _, test = nodeid.partition("::")
     if file == PAGES:
         return f"{file}::{test.partition('[')[2].partition(':')[0]}"
@@ -37,23 +37,23 @@ def part_of(nodeid: str) -> str:
 
 
 def long_files_first(items: list[pytest.Item]) -> None:
-    """Put the tests of the long files first; all others stay in their order."""
+    """Put the tests of the long files first; the other tests stay in their order."""
     place = {file: number for number, file in enumerate(LONG_FILES)}
     items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(place)))
 
 
 class Spread(LoadFileScheduling):  # type: ignore[misc] # the same
-    """The distribution of pytest-xdist by files, with the parts of this module."""
+    """pytest-xdist's distribution by files, with the parts of this module."""
 
     def _split_scope(self, nodeid: str) -> str:
-        """Return the part that a test is in; xdist's own method returns its file."""
+        """Return the part of a test; xdist's own method returns its file."""
         return part_of(nodeid)
 
     def remove_node(self, node: Any) -> str | None:
-        """Return the test that a worker ran as it died, and hand its other tests to other workers.
+        """Return the test that a dying worker ran, and give its other tests to other workers.
 
-        xdist's own method has the next worker run that test again, which then dies as well, and hands out
-        parts without a test, after which a worker waits for ever.
+        xdist's own method gives the failed test to the next worker, which then dies as well. xdist
+        also hands out parts without a test, and a worker that gets one waits for ever.
         """
         parts = self.assigned_work[node]
         left = (
@@ -69,6 +69,6 @@ class Spread(LoadFileScheduling):  # type: ignore[misc] # the same
         return running
 
     def _reschedule(self, node: Any) -> None:
-        """Give a worker more tests; xdist's own method fails for one that still collects them."""
+        """Give a worker more tests; xdist's own method fails for a worker that still collects its tests."""
         if node in self.registered_collections:
             super()._reschedule(node)

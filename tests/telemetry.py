@@ -1,4 +1,4 @@
-"""What OpenTelemetry's SDK collects of calls: spans, and the values of metrics."""
+"""Collects the spans and metrics that OpenTelemetry's SDK receives about calls."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ from anabranch import _telemetry
 
 
 class Collected:
-    """What the SDK has collected."""
+    """Collects the spans and metrics of a test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
         self._exporter = InMemorySpanExporter()
@@ -29,7 +29,7 @@ class Collected:
         monkeypatch.setattr(_telemetry, "_instruments", instruments)
 
     def tracer(self, scope: str) -> Any:
-        """A tracer of the application around."""
+        """Return a tracer for the surrounding application."""
         return self._tracers.get_tracer(scope)
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class Collected:
 
     @property
     def everything(self) -> str:
-        """All spans of ours as text."""
+        """Return all spans of anabranch as text."""
         return "\n".join(each.to_json() for each in self.spans)
 
     def named(self, name: str) -> list[Any]:
@@ -57,7 +57,7 @@ class Collected:
         return span
 
     def metric(self, name: str) -> dict[str, float]:
-        """The values of a metric, or how many there are, by their attributes except the tool."""
+        """Return the values of a metric (or their number), by outcome or type of tokens."""
         found: dict[str, float] = {}
         collected: Any = self._reader.get_metrics_data()
         data = json.loads(collected.to_json())

@@ -1,4 +1,4 @@
-"""The version of the code of tools: a digest of what defines them, or a name."""
+"""The version of a tool's code: a digest of its definition, or a given name."""
 
 import importlib.util
 import sys
@@ -39,7 +39,7 @@ two = Two()
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """Where modules of a test are; they are forgotten after it."""
+    """Yield a folder for a test's modules, and unload the modules afterwards."""
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
@@ -61,7 +61,7 @@ def tools_in(module: ModuleType) -> list[Tool[Any]]:
     return [module.one, module.two]
 
 
-def test_it_is_the_same_wherever_the_files_are_and_in_whatever_order(home: Path) -> None:
+def test_a_version_does_not_depend_on_the_place_or_order_of_files(home: Path) -> None:
     version = code_version(tools_in(loaded(home / "here_one.py", SOURCE)))
     elsewhere = tools_in(loaded(home / "elsewhere.py", SOURCE.replace("\n", "\r\n")))
     assert code_version(reversed(elsewhere)) == version
@@ -73,13 +73,13 @@ def test_it_is_the_same_wherever_the_files_are_and_in_whatever_order(home: Path)
     [("return n", "return n + 1"), ("n: int = 1", "n: int = 2"), ("return pick", "return 7")],
     ids=["body", "parameter", "class"],
 )
-def test_it_changes_with_the_code(home: Path, old: str, new: str) -> None:
+def test_a_version_changes_with_the_code(home: Path, old: str, new: str) -> None:
     version = code_version(tools_in(loaded(home / "first.py", SOURCE)))
     changed = tools_in(loaded(home / "second.py", SOURCE.replace(old, new)))
     assert code_version(changed) != version
 
 
-def test_code_that_cannot_be_read_counts_by_name_and_parameters() -> None:
+def test_a_version_uses_name_and_parameters_of_unreadable_code() -> None:
     made: dict[str, Any] = {}
     exec(SOURCE, made)  # noqa: S102 - as at a prompt
     other: dict[str, Any] = {}
@@ -94,12 +94,12 @@ async def told(ctx: BranchContext) -> str:
 
 
 @pytest.mark.parametrize("version", ["", " ", "a b", "a/b", "~", ".1", "x" * 101, "1\n"])
-def test_a_version_is_a_plain_name(version: str) -> None:
+def test_a_version_name_must_be_plain(version: str) -> None:
     with pytest.raises(ValueError, match="A version of the code is 1 to 100"):
         ServerOptions(code_version=version)
     with pytest.raises(ValueError, match="A version of the code is 1 to 100"):
         create_server("test", [told], code_version=version)
 
 
-def test_a_version_that_is_given_is_used_as_it_is() -> None:
+def test_a_given_version_is_used_unchanged() -> None:
     assert code_version([told], "2026-11-22+rc.1") == "2026-11-22+rc.1"

@@ -1,4 +1,4 @@
-"""A test that hangs ends, and shows where each of its processes is; one that waits for a processor goes on."""
+"""A hanging test ends and shows the stacks of its processes; a test that waits for a processor continues."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def test_waits_for_a_child():
 
 
 def run(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
-    """Run tests that hang after a second."""
+    """Run tests with a timeout of one second."""
     (folder / "conftest.py").write_text(PLUGIN)
     (folder / "test_hanging.py").write_text(tests)
     (folder / "pytest.ini").write_text("[pytest]\n")
@@ -45,7 +45,7 @@ def run(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_hang_ends_with_the_stacks_of_all_its_processes(tmp_path: Path) -> None:
+def test_a_hanging_test_ends_with_the_stacks_of_all_its_processes(tmp_path: Path) -> None:
     done = run(tmp_path, HANGING)
     assert done.returncode == 1
     assert "test_waits_for_a_child hangs:" in done.stdout
@@ -71,5 +71,5 @@ def test_waits_for_a_processor():
 """
 
 
-def test_a_test_has_longer_by_the_time_that_it_waits_for_a_processor(tmp_path: Path) -> None:
+def test_waiting_for_a_processor_extends_the_time_of_a_test(tmp_path: Path) -> None:
     assert run(tmp_path, STARVED).returncode == 0

@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/readyz``: of the commands' servers, of apps made in code, and of the chat."""
+"""``/healthz`` and ``/readyz`` of the commands' servers, of apps made in code, and of the chat."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ async def other(ctx: BranchContext) -> str:
 
 @asynccontextmanager
 async def asking(app: ASGIApp, host: str = "10.0.0.7") -> AsyncGenerator[httpx2.AsyncClient]:
-    """Yield a client that asks as a load balancer does: by an address, and without a token."""
+    """Yield a client that asks as a load balancer does: by IP address and without a token."""
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
         yield client
@@ -75,7 +75,7 @@ def a_fastmcp(store: CallStore | None) -> Any:
 
 
 def served(server: Any) -> ASGIApp:
-    """The application of ``anabranch serve --token``."""
+    """Return the application of ``anabranch serve --token``."""
     return guarded(server, TOKEN)
 
 
@@ -91,7 +91,7 @@ MADE = pytest.mark.parametrize("make", [a_server, an_installation, a_fastmcp])
 
 @MADE
 @pytest.mark.parametrize("app_of", [served, in_code])
-async def test_a_server_says_that_it_lives_and_is_ready(make: Any, app_of: Any) -> None:
+async def test_a_server_reports_that_it_is_alive_and_ready(make: Any, app_of: Any) -> None:
     store = open_store("memory:")
     try:
         async with asking(app_of(make(store))) as client:
@@ -105,7 +105,7 @@ async def test_a_server_says_that_it_lives_and_is_ready(make: Any, app_of: Any) 
 
 @MADE
 @pytest.mark.parametrize("app_of", [served, in_code])
-async def test_a_server_without_its_store_lives_and_is_not_ready(
+async def test_a_server_without_its_store_is_alive_and_not_ready(
     make: Any, app_of: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = open_store("memory:")
@@ -118,7 +118,7 @@ async def test_a_server_without_its_store_lives_and_is_not_ready(
     assert logged == ["not ready: The store memory: has been closed."]
 
 
-async def test_a_server_that_has_no_tools_of_ours_is_ready() -> None:
+async def test_a_server_without_anabranch_tools_is_ready() -> None:
     async with asking(served(MCPServer("s", log_level="ERROR"))) as client:
         assert await state(client) == (200, "ready")
     async with asking(served(FastMCP("s"))) as client:
@@ -127,7 +127,7 @@ async def test_a_server_that_has_no_tools_of_ours_is_ready() -> None:
 
 
 async def test_a_store_of_another_release_is_not_ready(tmp_path: Path) -> None:
-    """The first check of readiness makes the tables, or finds another stamp."""
+    """The first readiness check creates the tables, or finds another release's stamp."""
     file = tmp_path / "calls.db"
     url = f"sqlite:///{file}"
     store = open_store(url)
@@ -145,7 +145,7 @@ async def test_a_store_of_another_release_is_not_ready(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_store_that_is_silent_is_checked_once_at_a_time() -> None:
+async def test_a_hanging_store_is_checked_once_at_a_time() -> None:
     begun, answers = 0, asyncio.Event()
 
     async def check() -> None:
@@ -172,7 +172,7 @@ async def test_a_store_that_is_silent_is_checked_once_at_a_time() -> None:
     ],
     ids=["known", "unknown"],
 )
-async def test_why_a_server_is_not_ready_is_in_its_log_alone(
+async def test_only_the_log_has_the_reason_why_a_server_is_not_ready(
     error: Exception, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     problems: list[Exception] = [error]
@@ -190,7 +190,7 @@ async def test_why_a_server_is_not_ready_is_in_its_log_alone(
     assert lines == [logged, "ready again"]
 
 
-async def test_a_server_that_stops_is_not_ready() -> None:
+async def test_a_stopping_server_is_not_ready() -> None:
     health = Health()
     messages: list[Message] = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
 
@@ -212,7 +212,7 @@ async def test_a_server_that_stops_is_not_ready() -> None:
 
 
 async def refuse(request: object) -> None:
-    """Authenticate no one."""
+    """Raise for every request, so that no one can authenticate."""
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ async def refuse(request: object) -> None:
     [{"token": TOKEN}, {"authenticate": refuse}, {"rates": RateLimits(requests=1)}],
     ids=["token", "authenticate", "rates"],
 )
-async def test_the_chat_says_it_to_anyone_and_any_number_of_times(options: Any) -> None:
+async def test_the_chat_reports_its_health_to_anyone_without_a_rate_limit(options: Any) -> None:
     calls, trees = open_stores("memory:")
     app = make_chat_app(trees, model(), [hello], calls=calls, **options)
     async with asking(Starlette(routes=[Mount("/chat", app)])) as client:

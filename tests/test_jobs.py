@@ -1,4 +1,4 @@
-"""Periodic jobs: the log has the first failure of each kind, and the next success."""
+"""Periodic jobs log the first failure of each kind, and the next success."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from anabranch._aio import run_job
 from anabranch.errors import StoreError
 
 
-async def test_of_failures_in_a_row_the_first_is_logged_and_their_end(
+async def test_a_job_logs_the_first_of_several_failures_and_the_next_success(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def down() -> None:
@@ -25,7 +25,7 @@ async def test_of_failures_in_a_row_the_first_is_logged_and_their_end(
             await run_job("the job", job)
 
     await asyncio.create_task(rows())
-    await asyncio.create_task(rows())  # another loop knows nothing of this one
+    await asyncio.create_task(rows())  # the log of another task starts without earlier failures
     assert (
         caplog.messages
         == [

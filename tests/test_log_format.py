@@ -1,4 +1,4 @@
-"""``--log-format json``: one object for each record, with the id of the call that it is about."""
+"""``--log-format json`` writes one JSON object per log record, with the id of its call."""
 
 import json
 import logging
@@ -35,14 +35,14 @@ def note(what: str) -> None:
 
 @tool
 async def chatter(ctx: BranchContext) -> str:
-    """Log here, in a step, and in its undo, in threads."""
+    """Log in the body, in a step and in its undo; the last two run in threads."""
     note("body")
     await ctx.step(note, "step", undo=lambda _: note("undo"))
     raise ToolError("It is wrong.")
 
 
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
-async def test_a_log_record_in_a_call_has_its_id(written: StringIO, mode: str) -> None:
+async def test_a_log_record_in_a_call_has_the_id_of_the_call(written: StringIO, mode: str) -> None:
     store = open_store("memory:")
     note("before")
     async with Client(create_server("s", [chatter], store=store), mode=mode) as client:
@@ -57,8 +57,8 @@ async def test_a_log_record_in_a_call_has_its_id(written: StringIO, mode: str) -
     assert list(records[0]) == ["time", "level", "logger", "message"]
 
 
-def test_a_record_is_one_line_whatever_is_in_it() -> None:
-    """It is not logged: pytest sends what is logged to another process, which has UTF-8 only."""
+def test_a_log_record_with_any_text_is_one_line() -> None:
+    """The record is formatted and not logged: pytest sends logged text to another process as UTF-8."""
     message = "a\nb \u2028 \x1b[0m \ud800"
     try:
         raise ValueError("two\nlines")
@@ -72,7 +72,7 @@ def test_a_record_is_one_line_whatever_is_in_it() -> None:
 
 
 @pytest.mark.parametrize("command", ["serve", "web"])
-def test_a_command_has_the_option(command: str, tmp_path: Path) -> None:
+def test_commands_have_the_log_format_option(command: str, tmp_path: Path) -> None:
     target = tmp_path / "tools.py"
     target.write_text("import logging\nlogging.getLogger('mine').warning('loaded')\n")
     done = subprocess.run(
@@ -84,4 +84,4 @@ def test_a_command_has_the_option(command: str, tmp_path: Path) -> None:
     )
     lines = [json.loads(each) for each in done.stderr.splitlines() if each.startswith("{")]
     assert [(each["logger"], each["message"]) for each in lines] == [("mine", "loaded")]
-    assert done.returncode == 2  # it has no tools
+    assert done.returncode == 2  # the file has no tools

@@ -1,4 +1,4 @@
-"""A process that starts from the preloaded one is, for its caller, as one that starts in the ordinary way."""
+"""A process started from the preloaded one behaves like a process started in the ordinary way."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ def run(*arguments: str, folder: Path, session: bool) -> tuple[int, str, str]:
 
 @pytest.fixture(autouse=True)
 def _warm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start processes from the preloaded one, in the long run too."""
+    """Start processes from the preloaded process, in the long run as well."""
     monkeypatch.delenv(COLD, raising=False)
 
 
@@ -60,14 +60,14 @@ def test_a_program_ends_as_in_a_new_process(program: str, session: bool, tmp_pat
             assert run(*arguments, folder=tmp_path, session=session) == warm
 
 
-def test_a_process_has_imported_the_command_line_and_so_has_its_child() -> None:
+def test_a_process_and_its_child_have_imported_the_command_line() -> None:
     imported = "import sys; print('anabranch.cli' in sys.modules)"
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {imported!r}])"
     for program in (imported, nested):
         assert subprocess.check_output([sys.executable, "-c", program]) == b"True\n"
 
 
-def test_a_process_can_be_stopped_by_a_signal_to_its_group() -> None:
+def test_a_signal_to_its_group_stops_a_process() -> None:
     program = [sys.executable, "-c", "print('here', flush=True); import time; time.sleep(600)"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout is not None
@@ -76,7 +76,7 @@ def test_a_process_can_be_stopped_by_a_signal_to_its_group() -> None:
         assert process.wait() == -signal.SIGTERM
 
 
-def test_a_program_passes_a_signal_on_to_its_process(preloaded: Preloaded, tmp_path: Path) -> None:
+def test_a_program_forwards_a_signal_to_its_process(preloaded: Preloaded, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
@@ -93,14 +93,14 @@ def test_a_program_passes_a_signal_on_to_its_process(preloaded: Preloaded, tmp_p
         assert process.wait() == 7
 
 
-def test_a_preloaded_process_that_has_died_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_preloaded_process_is_reported_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     way = Preloaded({**os.environ, "PYTHONHOME": "/nowhere"})
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     with pytest.raises(RuntimeError, match="has died"), way.installed():
         subprocess.run([sys.executable, "-c", ""], check=False)
 
 
-def test_a_test_that_ends_during_a_start_leaves_the_next_test_its_processes(
+def test_the_next_test_can_start_processes_after_a_test_that_ended_during_a_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answer, ends = preloaded._number, [True, False, True]

@@ -1,4 +1,4 @@
-"""The parts of a release that a program can check."""
+"""The checks that ``make release`` runs before a release."""
 
 import tomllib
 
@@ -8,7 +8,7 @@ from tests.release import LINK, faults, with_absolute_links, with_urls
 ADDRESS = "https://example.org/anabranch"
 
 
-def test_a_release_is_refused_without_a_dated_note_or_with_fragments_left() -> None:
+def test_a_release_is_refused_without_a_dated_note_or_with_remaining_fragments() -> None:
     dated = "# Changelog\n\n## 0.1.0 (2026-12-01)\n"
     assert faults("0.1.0", dated, []) == []
     assert len(faults("0.1.0", dated.replace("2026-12-01", "unreleased"), [])) == 1

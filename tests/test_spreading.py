@@ -1,4 +1,4 @@
-"""A worker that dies takes one test with it, and the workers after it run the others."""
+"""If a pytest worker dies, only its current test fails; new workers run the other tests."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def test_it(number):
 """
 
 
-def test_a_worker_that_dies_fails_one_test(tmp_path: Path) -> None:
+def test_a_dying_worker_fails_one_test(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(PLUGIN)
     (tmp_path / "test_dying.py").write_text(DYING)
     (tmp_path / "test_other.py").write_text("def test_it(): ...")

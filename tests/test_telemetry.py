@@ -1,4 +1,4 @@
-"""What OpenTelemetry's SDK collects of calls: one trace for all rounds, and no value of them."""
+"""OpenTelemetry receives one trace for all rounds of a call, without any values of the call."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def reserve(what: str) -> str:
 
 
 def release(what: str) -> None:
-    """Undo it."""
+    """Undo ``reserve``."""
 
 
 def cannot_release(what: str) -> None:
@@ -50,7 +50,7 @@ async def in_branch(ctx: BranchContext, word: str) -> str:
 
 @tool
 async def travel(ctx: BranchContext, where: str, fails: str = "") -> str:
-    """Reserve, ask, think, and reserve more in a branch."""
+    """Reserve, ask the user, sample, and reserve more in a branch."""
     undo = cannot_release if fails == "undo" else release
     await ctx.step(reserve, where, undo=undo)
     answer = await ctx.elicit(Word, f"The word for {where}?")
@@ -81,7 +81,9 @@ def below(span: Any, parent: Any) -> bool:
 
 
 @pytest.mark.parametrize("store", [None, "memory:"], ids=["no-store", "store"])
-async def test_all_rounds_of_a_call_are_one_trace(collected: Collected, store: str | None) -> None:
+async def test_all_rounds_of_a_call_share_one_trace(
+    collected: Collected, store: str | None
+) -> None:
     opened = None if store is None else open_store(store)
     await call(server_of(store=opened), "2026-07-28")
     if opened is not None:
@@ -97,7 +99,9 @@ async def test_all_rounds_of_a_call_are_one_trace(collected: Collected, store: s
     ]
     assert [each.attributes["anabranch.round"] for each in (first, second)] == ["1", "2"]
     asked, sampled = collected.named("ask")
-    assert below(asked, whole)  # from the end of the round that asked to the one with the answer
+    assert below(
+        asked, whole
+    )  # the question's span lasts from the end of the first round to the answer in the second
     assert asked.start_time <= asked.end_time <= second.start_time
     assert asked.attributes == {
         "anabranch.step.id": "travel/elicit.1",
@@ -107,12 +111,12 @@ async def test_all_rounds_of_a_call_are_one_trace(collected: Collected, store: s
     assert whole.attributes["gen_ai.tool.name"] == "travel"
     assert str(whole.attributes["anabranch.call.id"]).startswith("call_")
     one, inner = collected.named("step")
-    assert below(one, first)  # and not again in the second
+    assert below(one, first)  # the step of the first round does not run again in the second
     assert below(inner, collected.one("branch"))
     assert below(collected.one("branch"), second)
 
 
-async def test_a_call_that_runs_live_is_one_span(collected: Collected) -> None:
+async def test_a_live_call_has_one_span(collected: Collected) -> None:
     await call(server_of(), "legacy")
     whole = collected.one("call")
     assert collected.named("round") == []
@@ -121,7 +125,7 @@ async def test_a_call_that_runs_live_is_one_span(collected: Collected) -> None:
 
 
 async def test_a_call_belongs_to_the_trace_of_its_client(collected: Collected) -> None:
-    """By ``traceparent`` in ``_meta``; later rounds are linked to the requests they came with."""
+    """The request's ``_meta`` has a ``traceparent``; later rounds link to their requests."""
     await call(server_of(), "2026-07-28", meta={"traceparent": PARENT})
     trace_id = int(PARENT.split("-")[1], 16)
     assert {each.context.trace_id for each in collected.spans} == {trace_id}
@@ -132,7 +136,9 @@ async def test_a_call_belongs_to_the_trace_of_its_client(collected: Collected) -
 
 
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
-async def test_a_call_is_below_the_request_that_began_it(collected: Collected, mode: str) -> None:
+async def test_the_parent_of_a_call_is_the_request_that_started_it(
+    collected: Collected, mode: str
+) -> None:
     await call(server_of(), mode)
     requests = [each for each in collected.of("mcp") if each.name == "tools/call travel"]
     served = [each for each in requests if each.kind is SpanKind.SERVER]
@@ -141,14 +147,16 @@ async def test_a_call_is_below_the_request_that_began_it(collected: Collected, m
 
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 @pytest.mark.parametrize("fails", ["", "body", "undo"])
-async def test_no_value_is_in_a_span(collected: Collected, mode: str, fails: str) -> None:
+async def test_a_span_has_no_values_of_the_call(
+    collected: Collected, mode: str, fails: str
+) -> None:
     result = await call(server_of(), mode, fails)
     assert result.is_error is bool(fails)
     assert SECRET not in collected.everything
     assert len(collected.spans) > 5
 
 
-async def test_an_error_is_its_type_alone(collected: Collected) -> None:
+async def test_a_span_has_only_the_type_of_an_error(collected: Collected) -> None:
     await call(server_of(), "2026-07-28", "undo")
     last = collected.named("round")[-1]
     undo = collected.one("undo")
@@ -197,7 +205,7 @@ async def test_without_an_sdk_a_state_has_no_trace(monkeypatch: pytest.MonkeyPat
     assert state.startswith(PARENT[:35])
 
 
-def test_a_trace_survives_in_a_journal_and_old_ones_have_none() -> None:
+def test_a_journal_keeps_its_trace_and_old_journals_have_none() -> None:
     journal = Journal("call_1", 1.0)
     assert Journal.loads(journal.dumps()).trace == ""
     journal.trace = f"{PARENT} 1"
@@ -227,8 +235,10 @@ async def test_the_open_calls_of_a_store_are_measured(collected: Collected) -> N
 # -- turns and wakes ---------------------------------------------------------------------------
 
 
-async def test_a_turn_belongs_to_its_wake_which_links_to_its_cause(collected: Collected) -> None:
-    """Also where the worker was started by a request, whose span is none of its business."""
+async def test_the_parent_of_a_turn_is_its_wake_which_links_to_its_cause(
+    collected: Collected,
+) -> None:
+    """The same holds if a request started the worker: the wake does not belong to that request's span."""
     app = make_chat_app(MemoryTrees(), web.model(), [web.reserve])
     transport = httpx2.ASGITransport(app)
     async with (
@@ -260,7 +270,7 @@ async def test_a_turn_and_its_tokens_are_reported(collected: Collected) -> None:
     assert SECRET not in collected.everything
 
 
-async def test_a_turn_that_fails_is_reported_by_the_type_of_its_error(collected: Collected) -> None:
+async def test_a_failed_turn_is_reported_with_the_type_of_its_error(collected: Collected) -> None:
     def fail(_: object) -> str:
         raise ValueError(SECRET)
 

@@ -49,7 +49,7 @@ class Play:
             return self.reply(params)
         if params.message.startswith("slow "):
             self.world.clock.advance(int(params.message.split(" ")[1]))
-        action, content = language.person(params.message)
+        action, content = language.user(params.message)
         return types.ElicitResult.model_validate({"action": action, "content": content})
 
     def reply(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResultWithTools:

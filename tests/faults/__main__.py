@@ -1,8 +1,8 @@
 """``python -m tests.faults --seed 7 --store URL --runs N`` kills workers, and reports the outcome.
 
-With ``--chaos kill stop restart cut clocks`` their database is one of its own, and workers are killed
-and suspended, it is restarted, the way to it is cut, and clocks are apart; with ``--chat`` besides, calls
-are made in a chat, by two web processes, and four workers take them.
+With ``--chaos kill stop restart cut clocks``, the harness starts a separate database. It kills and
+suspends workers, restarts the database, cuts the connection to it, and sets the clocks apart. With
+``--chat`` in addition, the calls run in a chat, with two web processes and four workers.
 """
 
 import argparse

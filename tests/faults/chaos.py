@@ -1,7 +1,7 @@
-"""What else happens to workers and their database, besides being killed: pauses, cuts, restarts.
+"""Disturbs workers and their database by more than kills: pauses, cut connections, restarts.
 
-Each disturbance lasts for longer than a lease and comes several times, each time when so much more
-has happened. The ledger says which processes are out of reach, and when.
+Each disturbance lasts longer than a lease. It comes several times, each time after a number of new
+lines in the ledger. The ledger records which processes are out of reach, and when.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ Chaos: TypeAlias = Literal["kill", "stop", "restart", "cut", "clocks"]
 EVERY: tuple[Chaos, ...] = ("kill", "stop", "restart", "cut", "clocks")
 
 HALF_A_MINUTE = 30.0
-"""By which a clock is ahead or behind: so two of them are apart by a minute."""
+"""Seconds by which a clock is ahead or behind; two clocks may therefore differ by a minute."""
 
 SOCKET = ".s.PGSQL.5432"
 
 
 @contextmanager
 def own_server() -> Generator[Server]:
-    """A database server that can be stopped: no one else has it."""
+    """Start a database server that no other test uses, so that this test can stop it."""
     with tempfile.TemporaryDirectory(prefix="chaos-") as name:
         server = Server(Path(name), connections=400)
         server.start()
@@ -47,7 +47,7 @@ def own_server() -> Generator[Server]:
 
 
 def plan_in_chat(seed: str, number: int) -> list[Run]:
-    """Return so many runs of a chat: one in ten fails, and a worker dies in one of ten."""
+    """Return ``number`` runs of a chat: one in ten fails, and a worker dies in one of ten."""
     order = random.Random(seed)
     runs: list[Run] = []
     for index in range(number):
@@ -64,7 +64,7 @@ def plan_in_chat(seed: str, number: int) -> list[Run]:
 
 
 def plan_of(seed: str, number: int) -> list[Run]:
-    """Return so many runs: eight in ten succeed, one fails, and one is left by its person.
+    """Return ``number`` runs: eight in ten succeed, one fails, and the user leaves one.
 
     A worker dies in one of ten.
     """
@@ -82,10 +82,10 @@ def plan_of(seed: str, number: int) -> list[Run]:
 
 
 class Line:
-    """The way from one worker to the database, which can be cut: a proxy before its socket.
+    """A proxy between one worker and the database socket, which a test can cut.
 
-    While it is cut, connections stay open and nothing passes, as when a network fails. Then they
-    are closed.
+    While the line is cut, connections stay open and no data passes, as in a network failure. Then
+    the line closes the connections.
     """
 
     def __init__(self, server: Server) -> None:
@@ -96,7 +96,7 @@ class Line:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Path]:
-        """Have it open inside the block; yields the folder in which clients find its socket."""
+        """Open the line within the block; yield the folder in which clients find its socket."""
         with tempfile.TemporaryDirectory(prefix="line-") as name:
             listening = await asyncio.start_unix_server(self._accept, Path(name) / SOCKET)
             try:
@@ -106,7 +106,7 @@ class Line:
                 await self._close_all()
 
     async def cut(self, seconds: float) -> None:
-        """Let nothing pass for so long; then close what is open."""
+        """Stop all data for ``seconds``, then close the open connections."""
         self._passes.clear()
         await pause(SystemClock(), seconds)
         await self._close_all()
@@ -157,7 +157,7 @@ class Line:
 
 @contextmanager
 def _away(ledger: Ledger, pids: Collection[int]) -> Generator[None]:
-    """Note that processes are out of reach inside the block."""
+    """Record in the ledger that processes are out of reach within the block."""
     ledger.mark("away", pids)
     try:
         yield
@@ -169,12 +169,12 @@ class Disturbance:
     """Disturbs the workers of a trial.
 
     Args:
-        kinds: in which ways.
-        server: their database.
-        lines: the ways to it, each with the places of the processes behind it.
-        seconds: how long it takes each time.
-        after: lines of the ledger between one time and the next.
-        times: how often.
+        kinds: the kinds of disturbance.
+        server: the database of the workers.
+        lines: the proxies to the database, each with the places of the processes behind it.
+        seconds: duration of each disturbance.
+        after: number of ledger lines between one disturbance and the next.
+        times: number of disturbances.
         restart: how the database is stopped.
     """
 
@@ -198,24 +198,31 @@ class Disturbance:
         self._ways: list[Chaos] = [kind for kind in kinds if kind != "clocks"]
 
     async def __call__(self, ledger: Ledger, cluster: Cluster) -> None:
-        """Disturb them while they work."""
+        """Disturb the workers while they work."""
         for number in range(1, self._times + 1):
             while ledger.length() < number * self._after:
-                await pause(SystemClock(), 0.1)  # other processes do the work, and do not call
+                await pause(
+                    SystemClock(), 0.1
+                )  # other processes work and send no signal here, so this process polls
             for place, way in enumerate(self._ways, number):
                 pids = cluster.pids()
                 await self._disturb(way, pids[place % len(pids)], ledger, cluster)
 
     async def _disturb(self, way: Chaos, pid: int, ledger: Ledger, cluster: Cluster) -> None:
-        """Disturb one process, or all that one way to the database serves, or all."""
+        """Disturb one process, all processes behind one line, or all processes."""
         if way == "kill":
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         elif way == "stop":
-            with suppress(ProcessLookupError), _away(ledger, [pid]):  # it may have been killed
+            with (
+                suppress(ProcessLookupError),
+                _away(ledger, [pid]),
+            ):  # the process may have been killed
                 os.kill(pid, signal.SIGSTOP)
                 await pause(SystemClock(), self._seconds)
-            with suppress(ProcessLookupError):  # after the ledger says that it is back
+            with suppress(
+                ProcessLookupError
+            ):  # only after the ledger records that the process is back
                 os.kill(pid, signal.SIGCONT)
         elif way == "restart":
             with _away(ledger, cluster.pids()):
@@ -238,7 +245,7 @@ async def disturb(
     times: int,
     stage: Stage = OVER_MCP,
 ) -> Report:
-    """Have ``runs`` on a database of ``server``, which no one else has; ``folder`` is empty."""
+    """Perform ``runs`` on a database of ``server``, which no other test uses; ``folder`` is empty."""
     url = server.new_url()
     lines = [Line(server) for _ in range(2)]
     apart = HALF_A_MINUTE if "clocks" in kinds else 0.0

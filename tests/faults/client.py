@@ -1,7 +1,7 @@
-"""A client over HTTP that repeats a request, byte for byte, until it has an answer.
+"""A client over HTTP that repeats a request, byte for byte, until it receives an answer.
 
-It calls in two ways: rounds of ``tools/call``, and sagas. Every request has a connection
-of its own, so that the next one reaches another worker.
+The client calls in two ways: rounds of ``tools/call``, and sagas. Every request uses a new
+connection, so that the next request reaches another worker.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ UNREACHABLE = "cannot reach its records"
 
 @dataclass(slots=True)
 class Client:
-    """Plays one call."""
+    """Performs one call."""
 
     key: str
     url: str
@@ -35,7 +35,7 @@ class Client:
     async def play(
         self, way: Way, arguments: dict[str, Any], *, leave_at: int | None = None
     ) -> dict[str, Any] | None:
-        """Answer all questions and return the result; or leave at a question, the first being 0."""
+        """Answer all questions and return the result, or leave at question ``leave_at``, counted from 0."""
         asked = 0
         params: dict[str, Any] = {"name": "journey", "arguments": arguments}
         method = "tools/call" if way == "rounds" else "tools/callSaga"
@@ -88,7 +88,10 @@ class Client:
             try:
                 response = await self.http.post(f"{self.url}/mcp", json=body, headers=headers)
                 message = response.json()
-            except (httpx2.TransportError, ValueError):  # broken off, maybe in the middle
+            except (
+                httpx2.TransportError,
+                ValueError,
+            ):  # the connection broke, maybe in the middle of a reply
                 self.repeated += 1
                 continue
             assert "result" in message, message

@@ -1,7 +1,7 @@
-"""Processes on ports of their own, and one port that leads to some of them in turn.
+"""A cluster of worker processes on separate ports, behind one proxy.
 
-A process that ends is replaced, and how it ended is noted. The proxy knows nothing
-of what passes through it; when either side breaks off, so does the other.
+The cluster replaces a process that ends, and records how it ended. The proxy does not read the data
+that passes through it. When one side closes its connection, the proxy closes the other.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from tests.faults.journey import Settings
 
 ROOT = Path(__file__).parents[2]
 PLAYED = ("tests.faults.errand", "tests.faults.journey")
-"""What the processes serve."""
+"""The modules with the tools that the processes serve."""
 
 for late in (
     "anabranch.stores._calls",
@@ -34,15 +34,16 @@ for late in (
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.auto",
 ):
-    import_module(late)  # or every worker would load them again
+    import_module(late)  # otherwise every worker would load these modules again
 
 
 def _have_a_process_to_fork() -> ForkServerContext:
-    """Start a process that has loaded everything: no worker then waits for its imports."""
+    """Start a process that has loaded all modules and forks the workers, so that no worker imports."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, *PLAYED])
     before = os.environ.get("PYTHONPATH")
-    # It does not inherit sys.path, and would load what is installed, not what is tested here.
+    # The process does not inherit sys.path, and would load the installed package, not the tested
+    # one.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     try:
         forkserver.ensure_running()
@@ -55,16 +56,16 @@ def _have_a_process_to_fork() -> ForkServerContext:
 
 
 class Cluster:
-    """The processes.
+    """Worker processes behind a proxy.
 
     Args:
-        work: the main function of each.
-        settings: those of each.
-        fronts: to how many of them, the first ones, the proxy leads.
+        work: the main function of each process.
+        settings: one element for each process.
+        fronts: number of processes, from the first, to which the proxy leads.
 
     Attributes:
-        killed: process ids of those that were killed.
-        ended: process ids of those that ended in any other way, with their exit status.
+        killed: ids of the processes that were killed.
+        ended: ids of the processes that ended in another way, with their exit status.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Cluster:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[str]:
-        """Have them run; yields the address of the proxy before them."""
+        """Run the processes within the block; yield the address of the proxy."""
         for place in range(len(self._settings)):
             self._start(place)
         proxy = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -106,7 +107,7 @@ class Cluster:
                 listener.close()
 
     def pids(self, places: Collection[int] | None = None) -> list[int]:
-        """Return the ids of the processes that run now, or of those at some of the places."""
+        """Return the ids of the running processes, or of the processes at the given places."""
         return [
             process.pid
             for process, place in self._running.items()
@@ -137,7 +138,7 @@ class Cluster:
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         def ended(leading: asyncio.Task[None]) -> None:
             self._leading.discard(leading)
-            writer.close()  # here: a task that is cancelled before its first step closes nothing
+            writer.close()  # close it here: a task that is cancelled before its first step would close nothing
 
         leading = asyncio.ensure_future(_lead(reader, writer, next(self._ports)))
         self._leading.add(leading)

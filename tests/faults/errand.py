@@ -1,6 +1,7 @@
-"""The tool that is disturbed in a chat: five steps, two questions, undos; and the processes of that chat.
+"""The tool and the processes of the chat that the fault tests disturb: five steps, two questions, undos.
 
-Some serve persons alone, and others take the runs, as ``anabranch web`` and ``anabranch worker`` do.
+Some processes only serve users, and others take the runs, as ``anabranch web`` and ``anabranch
+worker`` do.
 """
 
 import socket
@@ -36,8 +37,8 @@ STEPS = 5
 OPEN_FOR = 90.0
 """Seconds of the machine's clock for which a question is open.
 
-That is longer than clocks are apart and all disturbances take one after the other, so each person is in
-time. An answer that has waited for longer for its worker is acted upon all the same.
+This time is longer than the clock differences and all disturbances together, so each user answers
+in time. If the answer then waits longer for its worker, it still takes effect.
 """
 
 
@@ -55,7 +56,7 @@ async def errand(ctx: BranchContext, run: str, ending: Ending) -> str:
 
 
 def serve(settings: Settings, listener: socket.socket) -> None:
-    """The main function of a process, which takes runs if its settings say how many."""
+    """Run a process, which takes runs if its settings have a concurrency."""
     ledger = LEDGERS[HERE] = Ledger(Path(settings.folder))
     clock = FastClock(settings.epoch, settings.speed, settings.ahead)
     calls, trees = open_stores(settings.url)

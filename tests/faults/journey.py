@@ -1,6 +1,6 @@
-"""The tool that is disturbed: twenty steps, two questions, two branches with samples, undos.
+"""The tool that the fault tests disturb: twenty steps, two questions, two branches with samples, undos.
 
-The tool, its effects, and the server of one worker.
+The module has the tool, its effects, and the server of one worker.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ from anabranch.stores import CallStore, open_store
 from tests.faults.ledger import Ledger
 
 LEASE = 15.0
-"""Seconds of the workers' clock until another may run a call of one that is out of reach."""
+"""Seconds of the workers' clock until another worker may take a call from one that is out of reach."""
 
 STEPS = 20
 SIDES = ((5, 6, 7, 8), (9, 10, 11, 12))
-"""The steps of the two branches; each asks the model after two."""
+"""The steps of the two branches; each branch samples after its second step."""
 
 BEFORE_QUESTION = ({*range(1, 5)}, {*range(1, 7), 9, 10}, {*range(1, 17)})
 """The steps that are done when the first, second and third question is open."""
 
 ANYONE = "anyone"
-"""Stands for a run where it does not matter whose turn it is."""
+"""Stands for a run if any run may reach the point."""
 
 Ending = Literal["success", "failure"]
 END = "The journey ends here."
@@ -42,15 +42,15 @@ END = "The journey ends here."
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a worker is given.
+    """The settings of a worker.
 
     Attributes:
-        folder: the ledger's.
-        url: the store's.
-        epoch, speed: of the workers' clock.
-        ahead: seconds by which the clock of this worker is ahead of the others'.
+        folder: the ledger's folder.
+        url: the store's URL.
+        epoch, speed: parameters of the workers' clock.
+        ahead: seconds by which the clock of this worker is ahead of the others' clocks.
         on_engine: whether DBOS, in the store's Postgres, wakes the workers.
-        concurrency: how many runs of a chat it takes at the same time.
+        concurrency: maximum number of chat runs that this worker takes at the same time.
     """
 
     folder: str
@@ -63,7 +63,7 @@ class Settings:
 
 
 class FastClock:
-    """The machine's clock, so many times as fast; the same in all processes but for ``ahead``."""
+    """The machine's clock, accelerated by ``speed``; equal in all processes except for ``ahead``."""
 
     def __init__(self, epoch: float, speed: float, ahead: float = 0.0) -> None:
         self._epoch = epoch
@@ -83,7 +83,7 @@ class Go(BaseModel):
 
 
 class Mark(BaseModel):
-    """What a step returns: enough to undo it under its own name."""
+    """The value of a step, which contains all that its undo needs."""
 
     run: str
     number: int
@@ -121,7 +121,7 @@ async def take_back(mark: Mark) -> None:
 
 
 async def leg(ctx: BranchContext, run: str, number: int) -> str:
-    """One step, and its boundaries."""
+    """Run one step, with a place before and after it at which the process may die."""
     mark = Mark(run=run, number=number, key=ctx.idempotency_key)
     undo = take_back if has_undo(number) else None
     if number % 2:
@@ -162,9 +162,9 @@ async def journey(ctx: BranchContext, run: str, ending: Ending) -> str:
 
 
 class Deadly:
-    """A store around whose operations a process may be killed.
+    """A store that may kill the process before or after an operation.
 
-    It writes down which undos are recorded: no one sees their value.
+    The store writes to the ledger which undos are recorded, since the tool never sees their values.
     """
 
     def __init__(self, store: CallStore, ledger: Ledger) -> None:
@@ -206,7 +206,7 @@ def make_server(settings: Settings) -> MCPServer[Any]:
 
 
 def serve(settings: Settings, listener: socket.socket) -> None:
-    """The main function of a worker."""
+    """Run a worker."""
     app = make_server(settings).streamable_http_app(stateless_http=True)
     config = uvicorn.Config(app, log_level="critical", ws="none")
     anyio.run(uvicorn.Server(config).serve, [listener])

@@ -1,7 +1,7 @@
-"""What really happened, written down beside the store, and the deaths that are arranged.
+"""A ledger of the effects that really happened, independent of the store, and of the planned deaths.
 
-The harness and all workers share one folder. A line is appended with one ``write``, so
-it is there whole or not at all, whatever dies; SIGKILL takes nothing from a file.
+The harness and all workers share one folder. A process appends a line with one ``write``, so the
+line is complete or absent even if the process dies; SIGKILL does not remove data from a file.
 """
 
 import json
@@ -19,10 +19,10 @@ MARKS: tuple[Kind, ...] = ("away", "back")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An effect has happened (``step``), its value was seen by the tool, or it was undone.
+    """An event: an effect happened (``step``), the tool saw its value, or an undo ran.
 
-    It is ``undone`` when that was recorded. From ``away`` to ``back`` the process ``pid`` was out of
-    reach: it was suspended, or its database was.
+    ``undone`` means that the store has recorded the undo. From ``away`` to ``back``, the process
+    ``pid`` was out of reach: it was suspended, or its database was.
     """
 
     kind: Kind
@@ -37,12 +37,12 @@ class Line:
 
     @property
     def strand(self) -> str:
-        """What goes on one after the other: the call itself, or one of its branches."""
+        """Return the sequential part of the call: the call itself, or one of its branches."""
         return self.key.rpartition("/")[0]
 
 
 class Ledger:
-    """The folder."""
+    """The shared folder with the ledger."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class Ledger:
         self._append(Line(kind, run, number, key, os.getpid()))
 
     def mark(self, kind: Literal["away", "back"], pids: Iterable[int]) -> None:
-        """Write that processes are out of reach from now on, or were until now."""
+        """Write that processes are out of reach from now on (``away``), or no longer (``back``)."""
         for pid in pids:
             self._append(Line(kind, "", 0, "", pid))
 
@@ -75,11 +75,11 @@ class Ledger:
         return self._lines.read_bytes().count(b"\n") if self._lines.exists() else 0
 
     def arm(self, run: str, point: str) -> None:
-        """Have the first process that comes to ``point`` of ``run`` killed."""
+        """Plan the death of the first process that reaches ``point`` of ``run``."""
         (self._arms / f"{run}@{point}").touch()
 
     def die_at(self, run: str, point: str) -> None:
-        """Be killed here, if that is arranged; of two processes only one is."""
+        """Kill this process if its death here is planned; of two processes, only one dies."""
         try:
             (self._arms / f"{run}@{point}").unlink()
         except FileNotFoundError:
@@ -87,5 +87,5 @@ class Ledger:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def armed(self) -> set[str]:
-        """Return the points that no worker has come to."""
+        """Return the planned points that no worker has reached."""
         return {path.name for path in self._arms.iterdir()}

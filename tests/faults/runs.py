@@ -1,7 +1,7 @@
-"""Many calls, each disturbed at places of its own, and the verdict on what came of them.
+"""Runs many calls, kills workers at planned points of each, and judges the outcome.
 
-It plans which workers die where, and checks that no call is lost: one that was played to its end has
-the right result, one that was left expires, and none stays open. What must hold within each call is
+The plan says which workers die where. The trial checks that no call is lost: a completed call has
+the right result, an abandoned call expires, and no call stays open. The rules within each call are
 in ``verdict.py``.
 """
 
@@ -39,15 +39,15 @@ Scenario = Literal["success", "failure", "expired"]
 
 OPERATIONS = ("open_round", "find", "release", "record", "undone", "move", "end_round", "round")
 LEAVE_AT = 2
-"""The question at which an expired call was left."""
+"""The question at which the user leaves a call that is to expire."""
 
 LAST_LONG = 300.0
-"""Seconds after which a call whose person still waits, or that is open at the end, counts as lost."""
+"""Seconds after which a call counts as lost if its user still waits, or if it is open at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One call: how it is to go, and where its workers die."""
+    """One call: its scenario, and the points at which its workers die."""
 
     name: str
     scenario: Scenario
@@ -58,13 +58,13 @@ class Run:
 
 @dataclass(slots=True)
 class Report:
-    """What came of it.
+    """The outcome of a trial.
 
     Attributes:
-        killed: process ids of the workers that were killed.
-        repeated: requests that were sent again.
-        again: effects and undos that happened a second time, in the one unavoidable gap.
-        wrong: rules that were broken, in words; empty if all is well.
+        killed: ids of the killed worker processes.
+        repeated: number of requests that a client sent again.
+        again: number of effects and undos that happened a second time, in the one unavoidable gap.
+        wrong: broken rules, in words; empty if no rule was broken.
     """
 
     runs: int
@@ -78,7 +78,7 @@ class Report:
 
 
 def _points(scenario: Scenario) -> list[str]:
-    """Return every place at which a worker can die in such a call."""
+    """Return every point at which a worker can die in such a call."""
     steps = range(1, STEPS + 1)
     undone = [number for number in steps if has_undo(number)]
     if scenario == "expired":
@@ -91,10 +91,10 @@ def _points(scenario: Scenario) -> list[str]:
 
 
 def plan(seed: str, number: int | None) -> list[Run]:
-    """Return runs in which workers die at every place in turn, in an order of ``seed``'s.
+    """Return runs in which workers die at every point in turn, in an order that ``seed`` decides.
 
-    First one of each scenario whose workers die at all places; with a ``number``, only so many
-    runs, and those with a single place.
+    One run of each scenario comes first, whose workers die at all points. With a ``number``, the
+    plan has only these runs and enough runs with a single point.
     """
     order = random.Random(seed)
     scenarios: tuple[Scenario, ...] = ("success", "failure", "expired")
@@ -118,21 +118,20 @@ def plan(seed: str, number: int | None) -> list[Run]:
 
 
 async def _nothing(_ledger: Ledger, _cluster: Cluster) -> None:
-    """Disturb no worker but those that are killed."""
+    """Disturb no worker, apart from the planned deaths."""
 
 
 class Trial:
     """All runs over one store.
 
     Args:
-        folder: empty, for the ledger.
-        url: the store's.
-        speed: of the workers' clock.
-        at_once: calls that run at the same time.
-        stage: what is disturbed.
-        workers: the settings in which its processes differ.
-        disturb: what else is done to the workers meanwhile; it marks in the ledger which of them are
-            out of reach.
+        folder: an empty folder, for the ledger.
+        url: the store's URL.
+        speed: the speed of the workers' clock.
+        at_once: number of simultaneous calls.
+        stage: the processes to disturb, and their clients.
+        workers: the settings in which the processes differ.
+        disturb: disturbs the workers in other ways, and marks in the ledger which are out of reach.
     """
 
     def __init__(
@@ -200,13 +199,17 @@ class Trial:
                 yield f"it returned {text}"
 
     async def _expire_all(self) -> None:
-        """Expire the calls that were left, and wait until the workers have ended them."""
+        """Expire the abandoned calls, and wait until the workers have ended them."""
         with anyio.move_on_after(LAST_LONG):
             while left := await self._store.expired(float("inf"), 1000):
                 for call in left:
-                    if call.deadline > time.time() + 3600:  # not postponed by a reaper
+                    if (
+                        call.deadline > time.time() + 3600
+                    ):  # a deadline that a reaper has not postponed
                         await self._store.hasten(call.call_id, 0.0, call.state)
-                await pause(SystemClock(), 0.1)  # other processes do the work, and do not call
+                await pause(
+                    SystemClock(), 0.1
+                )  # other processes work and send no signal here, so this process polls
             return
         left = await self._store.expired(float("inf"), 1000)
         self._wrong += [f"{call.call_id} is still open: {call.arguments}" for call in left]

@@ -1,4 +1,4 @@
-"""Where calls are disturbed: on servers of MCP, or in a chat whose runs workers take."""
+"""The stages on which calls are disturbed: MCP servers, or a chat whose runs workers take."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ import httpx2
 from tests.faults import errand, journey
 from tests.faults.client import Client, Way
 from tests.faults.journey import Settings
-from tests.faults.person import Person
+from tests.faults.user import User
 
 
 class Player(Protocol):
@@ -19,17 +19,17 @@ class Player(Protocol):
     async def play(
         self, way: Way, arguments: dict[str, Any], *, leave_at: int | None = None
     ) -> dict[str, Any] | None:
-        """Answer all questions and return the result; or leave at a question, the first being 0."""
+        """Answer all questions and return the result, or leave at question ``leave_at``, counted from 0."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a process is: on which side its clock is wrong, and by which way it reaches the store.
+    """The place of a process: the error of its clock, and its line to the store.
 
     Attributes:
         ahead: 1 if its clock is ahead, -1 if it is behind.
-        line: the number of the way that can be cut, ``None`` for one that cannot.
+        line: number of the line that can be cut; ``None`` for a direct connection.
     """
 
     ahead: int = 0
@@ -38,17 +38,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Processes, and who plays calls before them.
+    """Processes, and the client that performs calls on them.
 
     Attributes:
-        work: the main function of each.
-        places: one for each.
-        fronts: how many of them are reached from outside, the first ones; the others take runs.
-        client: plays a call: its name, the address, and connections.
-        steps: how many a call has.
-        least_lines: what any run writes into the ledger, at least.
-        restart: how the database is stopped. In a crash the last events of a chat may be lost, for
-            which no one waits; what calls have done is not.
+        work: the main function of each process.
+        places: one place for each process.
+        fronts: number of processes, from the first, that clients reach; the others take runs.
+        client: performs a call; takes a name, the address, and connections.
+        steps: number of steps of a call.
+        least_lines: minimum number of ledger lines of a run.
+        restart: how the database is stopped. A crash may lose the last events of a chat, since no
+            commit of an event waits for the disk. A crash loses no effects of calls.
     """
 
     work: Callable[[Settings, socket.socket], None]
@@ -73,7 +73,7 @@ IN_CHAT = Stage(
     errand.serve,
     places=(Place(-1, 0), Place(1), Place(-1, 1), Place(), Place(), Place(1)),
     fronts=2,
-    client=Person,
+    client=User,
     steps=errand.STEPS,
     least_lines=2 * errand.STEPS,
     restart="fast",

@@ -1,7 +1,8 @@
-"""Processes that are suspended, cut off or apart in time, and a database that restarts, lose no call.
+"""No call is lost if processes are suspended, cut off or apart in time, and the database restarts.
 
-The gate has one kind of it, a few calls; ``python -m tests.faults --chaos`` has more of them, all at once. After each trial
-a saboteur has everything in its ledger happen twice, and the verdict must see that.
+The gate runs one kind of disturbance with a few calls. ``python -m tests.faults --chaos`` runs
+several kinds together, with more calls. After each trial, a saboteur repeats every effect in the
+ledger, and the verdict must find that.
 """
 
 from collections.abc import Iterator
@@ -23,13 +24,16 @@ SPEED, AT_ONCE = 10.0, 6
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A database server that these tests stop, suspend and cut off."""
+    """Start a database server that these tests stop, suspend and cut off."""
     with own_server() as server:
         yield server
 
 
 GATE: Chaos = "stop"
-"""In the gate: a process that goes on after its lease has run out, as one that was killed does not."""
+"""The kind that the gate runs.
+
+In contrast to a killed process, a suspended one continues after its lease has run out.
+"""
 
 
 @pytest.mark.parametrize(
@@ -44,8 +48,8 @@ async def test_calls_survive(kind: Chaos, server: Server, tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-async def test_calls_of_a_chat_survive_all_of_it(server: Server, tmp_path: Path) -> None:
-    """Two web processes and four workers; each answer is acted upon, and each event shown once."""
+async def test_calls_of_a_chat_survive_all_disturbances(server: Server, tmp_path: Path) -> None:
+    """Two web processes and four workers: each answer takes effect, and each event is shown once."""
     runs = plan_in_chat(f"{SEED}-chat", number=10)
     report = await disturb(
         tmp_path, server, runs, EVERY, speed=SPEED, at_once=AT_ONCE, times=1, stage=IN_CHAT
@@ -56,9 +60,10 @@ async def test_calls_of_a_chat_survive_all_of_it(server: Server, tmp_path: Path)
 
 
 def expect_a_saboteur_to_be_found(folder: Path, report: Report) -> None:
-    """Have each effect and each undo happen twice, at once and in the same process.
+    """Repeat each effect and each undo in the ledger, immediately and in the same process.
 
-    What was in flight when that process was disturbed may; it is not much.
+    The verdict must find each repetition, except of the few effects that were in flight when that
+    process was disturbed.
     """
     lines = Ledger(folder).read()
     sabotaged = [each for line in lines for each in [line] * (1 + (line.kind in HAPPENS))]

@@ -1,6 +1,7 @@
-"""Workers that are killed with SIGKILL lose no call, and make nothing happen twice.
+"""Workers killed with SIGKILL lose no call and repeat no effect.
 
-A few runs in the gate, all of them in the long run; ``python -m tests.faults`` has them, too.
+The gate runs a few of the planned runs, and the long run performs all. ``python -m tests.faults``
+performs them as well.
 """
 
 from dataclasses import replace
@@ -16,10 +17,10 @@ from tests.faults.verdict import broken_rules, by_call
 from tests.randomised import LONG, SEED
 
 RUNS = None if LONG else 4
-"""How many calls; ``None`` for one in which a worker dies at each place."""
+"""The number of calls; ``None`` stands for one call for each place at which a worker may die."""
 
 
-async def test_calls_survive_workers_that_are_killed(url: str, tmp_path: Path) -> None:
+async def test_calls_survive_killed_workers(url: str, tmp_path: Path) -> None:
     report = await disturb(tmp_path, url, seed=SEED, number=RUNS, speed=5.0, at_once=8)
     assert report.wrong == []
     assert len(report.killed) >= len(plan(SEED, RUNS))
@@ -69,7 +70,7 @@ def test_the_verdict_allows_the_gap() -> None:
     assert list(broken_rules([line("step", 1, pid=9)], {9}, done=False)) == []
 
 
-def test_the_verdict_allows_a_worker_that_was_out_of_reach_to_repeat_itself() -> None:
+def test_the_verdict_allows_repetitions_by_a_worker_that_was_out_of_reach() -> None:
     away, back = mark("away"), mark("back")
     in_flight = [line("step", 1, pid=9), away, line("step", 1), line("seen", 1), back]
     late = [away, line("step", 1), line("seen", 1), back, line("step", 1, pid=9)]
@@ -82,7 +83,7 @@ def test_the_verdict_allows_a_worker_that_was_out_of_reach_to_repeat_itself() ->
 
 
 @pytest.mark.parametrize("kind", HAPPENS)
-def test_the_verdict_allows_repetitions_of_no_others_and_at_no_other_time(kind: Kind) -> None:
+def test_the_verdict_refuses_repetitions_by_other_workers_or_at_other_times(kind: Kind) -> None:
     done: Kind = "seen" if kind == "step" else "undone"
     away, back = mark("away"), mark("back")
     once, ended, other = line(kind, 1, pid=9), line(done, 1, pid=9), line(kind, 1)
@@ -94,12 +95,12 @@ def test_the_verdict_allows_repetitions_of_no_others_and_at_no_other_time(kind: 
         assert f"{kind} 1 happened 2 times" in list(broken_rules(lines, (), done=False))
 
 
-def test_the_verdict_allows_a_worker_that_was_out_of_reach_no_other_key() -> None:
+def test_the_verdict_refuses_another_key_of_a_worker_that_was_out_of_reach() -> None:
     lines = [line("step", 1, pid=9), mark("away"), line("step", 1, key="other")]
     assert "step 1 happened under 2 keys" in list(broken_rules(lines, (), done=False))
 
 
-def test_the_marks_of_a_ledger_are_in_the_lines_of_each_call() -> None:
+def test_the_lines_of_each_call_include_the_marks_of_the_ledger() -> None:
     first, second = line("step", 1), replace(line("step", 1), key="other:journey/step.1")
     lines = [mark("away"), first, mark("back"), second]
     assert by_call(lines) == {
@@ -114,7 +115,7 @@ def test_the_verdict_allows_branches_to_be_undone_in_any_order() -> None:
     assert list(broken_rules([*did, *undone], (), done=False)) == []
 
 
-def test_a_whole_plan_comes_to_every_boundary_in_every_scenario() -> None:
+def test_a_whole_plan_reaches_every_boundary_in_every_scenario() -> None:
     places = {(run.scenario, point) for run in plan(SEED, None) for point in run.points}
     assert ("success", "gap-step-20") in places
     assert ("failure", "before-undo-1") in places

@@ -1,16 +1,17 @@
-"""The rules for effects and undos within one call, whatever has died.
+"""The rules for effects and undos within one call, whatever processes have died.
 
-- an effect happens once for each idempotency key, and under one key only. It happens again, under
-  that key, only if it was in flight when its process was killed, or came out of reach or back; and
-  not once the tool has seen its value (law 2), but for the one that then was still in flight;
-- a call that is done has had all its effects, and nothing of it is undone;
-- of any other call each effect that has an undo is undone, under its own key, and again only if that
-  was in flight in the same way; nothing else is undone. What happened later is undone earlier.
+- An effect happens once for each idempotency key, and under one key only. The effect happens
+  again, under that key, only if it was in flight when its process was killed, or went out of reach
+  or came back. It does not happen again once the tool has seen its value (law 2), unless it was
+  still in flight then.
+- A call that is done has had all its effects, and none of them is undone.
+- In any other call, each effect with an undo is undone under its key. An undo runs again only if it
+  was in flight in the same way. Nothing else is undone. Later effects are undone first.
 
-An effect is in flight until it is recorded, and the tool sees its value; an undo until it is
-recorded. So these are the repetitions of "What does not hold" in ``docs/durability.md``, and no
-others: a crash between an effect and its record, a store that stays away for longer than a lease,
-and a lease that was lost while the effect ran.
+An effect is in flight until it is recorded and the tool sees its value; an undo until it is
+recorded. These repetitions are the ones in "What does not hold" of ``docs/durability.md``: a crash
+between an effect and its record, a store that stays away longer than a lease, and a lease lost
+while the effect ran.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,13 +20,13 @@ from tests.faults.journey import SIDES, STEPS, has_undo
 from tests.faults.ledger import HAPPENS, MARKS, Line
 
 ASIDE = (SIDES, SIDES[::-1])
-"""What happens at the same time, and is undone in any order."""
+"""The concurrent parts of a call, whose undos may run in any order."""
 
 UNDOING = {"undo", "undone"}
 
 
 def by_call(lines: Iterable[Line]) -> Mapping[str, Sequence[Line]]:
-    """Return the lines of each call, among them those that say which processes were out of reach."""
+    """Return the lines of each call, together with the lines about processes that were out of reach."""
     found: dict[str, list[Line]] = {}
     marks: list[Line] = []
     for line in lines:
@@ -41,7 +42,7 @@ def by_call(lines: Iterable[Line]) -> Mapping[str, Sequence[Line]]:
 def wrong_in(
     lines: Sequence[Line], killed: Collection[int], done: Collection[str], steps_of_all: int
 ) -> Iterable[str]:
-    """Return, in words, which calls of a ledger have broken which rules; ``done`` are some of them."""
+    """Return, in words, which calls of a ledger broke which rules; ``done`` names the completed calls."""
     for name, own in by_call(lines).items():
         run = next(line.run for line in own if line.run)
         for wrong in broken_rules(own, killed, done=name in done, steps_of_all=steps_of_all):
@@ -51,9 +52,9 @@ def wrong_in(
 def broken_rules(
     lines: Sequence[Line], killed: Collection[int], *, done: bool, steps_of_all: int = STEPS
 ) -> Iterable[str]:
-    """Return, in words, which rules a call has broken; ``lines`` are as ``by_call`` returns them.
+    """Return, in words, the rules that a call broke; ``lines`` are those from ``by_call``.
 
-    ``steps_of_all`` is how many steps there are.
+    ``steps_of_all`` is the number of steps of the call.
     """
     steps = [line for line in lines if line.kind == "step"]
     undos = [line for line in lines if line.kind == "undo"]
@@ -103,7 +104,7 @@ def _repeated_wrongly(lines: Sequence[Line], killed: Collection[int]) -> Iterabl
 
 
 def _was_disturbed(lines: Sequence[Line], index: int, killed: Collection[int]) -> bool:
-    """Whether an effect was in flight when its process was killed, or came out of reach or back."""
+    """Return whether an effect was in flight when its process was killed, or went out of reach or back."""
     line = lines[index]
     marks = [n for n, mark in enumerate(lines) if mark.kind in MARKS and mark.pid == line.pid]
     for end in range(index + 1, len(lines)):
@@ -113,11 +114,11 @@ def _was_disturbed(lines: Sequence[Line], index: int, killed: Collection[int]) -
 
 
 def _is_late(lines: Sequence[Line], index: int) -> bool:
-    """Whether an effect may have begun before its process came out of reach, and ended after.
+    """Return whether an effect may have started before its process went out of reach, and ended after.
 
-    It is the first thing that this process does here when it is back. Its lease may have been lost
-    meanwhile, and the effect been repeated: by another process, since its own would have to take
-    the lease again.
+    The effect is the first action of this process after its return. The process may have lost its
+    lease meanwhile, and another process may have repeated the effect. The process itself would have
+    to take the lease again first.
     """
     line = lines[index]
     for before in reversed(lines[:index]):
@@ -130,10 +131,10 @@ def _is_late(lines: Sequence[Line], index: int) -> bool:
 
 
 def _goes_on(line: Line, later: Line) -> bool:
-    """Whether the same process has gone on after an effect, which it does when that is recorded."""
+    """Return whether the same process continued after an effect, which it does once that is recorded."""
     if later.pid != line.pid or later.kind in MARKS:
         return False
-    # Branches are at work at the same time; undos come one after the other, when no branch is.
+    # Branches work concurrently; undos run one after the other, when no branch runs.
     return {line.kind, later.kind} & UNDOING != set() or later.strand == line.strand
 
 
@@ -153,7 +154,7 @@ def _undone_wrongly(lines: Sequence[Line], killed: Collection[int]) -> Iterable[
     if not undone <= set(steps):
         yield f"{undone - set(steps)} never happened, and was undone"
     for key, line in steps.items():
-        # Killed between effect and record: it is known by its key alone.
+        # Killed between effect and record: only the key identifies this effect.
         in_the_gap = key not in seen and line.pid in killed
         if key in undone and not has_undo(line.number):
             yield f"step {line.number} has no undo, and was undone"

@@ -1,10 +1,10 @@
-"""Programs that no one would write: a small language, one tool body that runs it, and its makers.
+"""Random programs for law 1: a small language, one tool body that interprets it, and generators.
 
-For law 1: a program is data, so that it can be generated, shrunk and printed; the
-same interpreter runs it over every edge; and the answers depend on the questions alone.
+A program is data, so that Hypothesis can generate, shrink and print it. The same interpreter runs a
+program over every edge, and each answer depends only on its question.
 
-A *lane* is a line of control within which everything happens in order. Gathers open new ones.
-What happens in two lanes may happen in any order; within one, the order is part of the meaning.
+A *lane* is a strand of control in which everything happens in order; a gather opens new lanes.
+Events in two lanes may happen in any order. Within one lane, the order is part of the meaning.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ UNLIMITED = Limits()
 
 @dataclass(frozen=True)
 class Ask:
-    """Ask the person, who does ``how``. ``keyed``: by a key of its own."""
+    """Ask the user, whose reaction is ``how``; ``keyed`` questions have a ``key=``."""
 
     how: Literal["accept", "decline", "cancel", "misfit", "never"]
     keyed: bool = False
@@ -49,23 +49,21 @@ class Ask:
 
 @dataclass(frozen=True)
 class Sample:
-    """Ask the model."""
-
     how: Literal["prompt", "messages", "schema", "misfit", "never", "tools"]
 
 
 @dataclass(frozen=True)
 class Append:
-    """Add something to the conversation."""
+    """Append a message to the conversation."""
 
     role: Literal["user", "assistant"]
 
 
 @dataclass(frozen=True)
 class Converse:
-    """Let the model call tools, each of which runs one of ``blocks``: all of them at once.
+    """Let the model call several tools in one reply; each tool runs one of ``blocks``.
 
-    ``how``: it also calls what is not there, or never stops calling.
+    ``how``: the model may also call an unknown tool, or never stop calling tools.
     """
 
     blocks: tuple[tuple[Any, ...], ...]
@@ -74,7 +72,7 @@ class Converse:
 
 @dataclass(frozen=True)
 class Step:
-    """Do something; ``undo`` says that it can be undone."""
+    """Run a step; ``undo`` says whether it has an undo."""
 
     how: Literal["sync", "async", "fails", "refuses", "cannot cross"]
     undo: bool = False
@@ -82,7 +80,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Branch:
-    """Run ``block`` in a sub-branch."""
+    """Run ``block`` in a branch."""
 
     block: tuple[Any, ...]
     inherit: bool = True
@@ -99,7 +97,7 @@ class CallTool:
 
 @dataclass(frozen=True)
 class Gather:
-    """Run ``blocks`` at once."""
+    """Run ``blocks`` concurrently."""
 
     blocks: tuple[tuple[Any, ...], ...]
     how: Literal["strands", "branches", "asyncio", "group"]
@@ -115,7 +113,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Run ``block``; note an error of one of our types, and go on."""
+    """Run ``block``; record an error of one of the library's types, and continue."""
 
     block: tuple[Any, ...]
     catch: Literal["ours", "any"] = "ours"
@@ -123,8 +121,6 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Fail:
-    """Raise."""
-
     how: Literal["refusal", "bug"]
 
 
@@ -137,42 +133,40 @@ class Tell:
 
 @dataclass(frozen=True)
 class Look:
-    """Note what the context says."""
+    """Record a property of the context."""
 
     what: Literal["messages", "depth", "path", "call_id", "key", "now", "uuid", "random"]
 
 
 @dataclass(frozen=True)
 class Yield:
-    """Let other tasks run."""
-
     times: int
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Let time pass on the server, as an effect."""
+    """Let time pass on the server, in a step."""
 
     seconds: int
 
 
 @dataclass(frozen=True)
 class Sleep:
-    """Let time pass, and nothing of the call may be alive meanwhile."""
+    """Sleep by ``ctx.sleep``; a cold call is not alive during this time."""
 
     seconds: int
 
 
 @dataclass(frozen=True)
 class AskSlowly:
-    """Ask the person, who takes ``seconds`` to answer."""
+    """Ask the user, who takes ``seconds`` to answer."""
 
     seconds: int
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Run ``block`` while something goes on in the background that never ends."""
+    """Run ``block`` next to a background task that never ends."""
 
     block: tuple[Any, ...]
     how: Literal["heartbeat", "spinner", "poller", "future"]
@@ -185,11 +179,11 @@ Statement = (
 Block = tuple[Any, ...]
 
 
-# -- who answers -------------------------------------------------------------------------------
+# -- the user and the model --------------------------------------------------------------------
 
 
-def person(message: str) -> tuple[str, dict[str, Any] | None]:
-    """The person's action and content, by the question's text alone."""
+def user(message: str) -> tuple[str, dict[str, Any] | None]:
+    """Return the user's action and content, which depend on the question's text alone."""
     how = message.split(" ", maxsplit=1)[0]
     again = "did not fit" in message
     if how in ("decline", "cancel"):
@@ -202,8 +196,8 @@ def person(message: str) -> tuple[str, dict[str, Any] | None]:
 Calls: TypeAlias = list[tuple[str, dict[str, Any]]]
 
 
-def what_is_asked(request: SampleRequest) -> tuple[str, list[str]]:
-    """The last prompt of a request, and the results of the calls that the model has made since."""
+def prompt_and_results(request: SampleRequest) -> tuple[str, list[str]]:
+    """Return the last prompt of a request, and the results of tool calls after it."""
     after = takewhile(lambda message: not message.text, reversed(request.messages))
     results = [
         text_of(block.content)
@@ -215,9 +209,9 @@ def what_is_asked(request: SampleRequest) -> tuple[str, list[str]]:
 
 
 def model(request: SampleRequest) -> list[dict[str, Any]]:
-    """The blocks of the model's reply, which depends on what is asked alone; a text fits."""
+    """Return the blocks of the model's reply, which depends on the request alone; a text fits."""
     offered = [each.name for each in request.tools or ()]
-    said = _said(*what_is_asked(request), offered)
+    said = _said(*prompt_and_results(request), offered)
     if isinstance(said, str):
         while estimate_tokens(said) > request.max_tokens:
             said = said[:-1]
@@ -247,7 +241,7 @@ def _said(prompt: str, results: list[str], offered: list[str]) -> str | Calls:
 
 @dataclass
 class World:
-    """What a run of a program changes. There is one at a time: undos are found by name."""
+    """The effects of one run of a program. Only one world is active, since undos are found by name."""
 
     clock: ManualClock = field(default_factory=ManualClock)
     effects: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -276,25 +270,25 @@ def undo(done: list[str]) -> None:
 
 
 def do_and_fail(lane: str, what: str) -> list[str]:
-    """An effect that fails with an error of its own."""
+    """An effect that fails with an ``OSError``."""
     do(lane, what)
     raise OSError("out of paper")
 
 
 def do_and_refuse(lane: str, what: str) -> list[str]:
-    """An effect that fails with words for the caller."""
+    """An effect that fails with a message for the caller."""
     do(lane, what)
     raise ToolError(f"{what} refused")
 
 
 def do_and_return_itself(lane: str, what: str) -> object:
-    """An effect whose value cannot be written down."""
+    """An effect whose value cannot be serialized."""
     do(lane, what)
     return object()
 
 
 async def pass_time(lane: str, seconds: int) -> None:
-    """An effect that takes a while."""
+    """An effect that takes ``seconds``."""
     do(lane, f"wait {seconds}")
     _world.clock.advance(seconds)
     await asyncio.sleep(0)
@@ -310,7 +304,7 @@ STEPS: dict[str, Callable[[str, str], Any]] = {
 
 
 def as_tool(program: Block, limits: Limits | None = None) -> Tool[list[Any]]:
-    """The tool that runs ``program`` and returns what it saw."""
+    """Return the tool that runs ``program`` and returns the values of its statements."""
 
     @tool(name="program", limits=limits, extra="forbid")
     async def body(ctx: BranchContext) -> list[Any]:
@@ -327,7 +321,7 @@ async def run_block(ctx: BranchContext, block: Block, lane: str) -> list[Any]:
 
 
 async def _run(ctx: BranchContext, statement: Statement, lane: str, place: str) -> Any:
-    """Run one statement. ``place`` names it; a question's text is made of it."""
+    """Run one statement. ``place`` identifies the statement, and is part of its question's text."""
     match statement:
         case Ask() | AskSlowly() | Sample() | Sleep():
             return await _ask(ctx, statement, place)
@@ -366,7 +360,7 @@ async def _ask(ctx: BranchContext, statement: Ask | AskSlowly | Sample | Sleep, 
 
 
 async def _run_inner(ctx: BranchContext, statement: Statement, lane: str, place: str) -> Any:
-    """Run a statement that has statements inside."""
+    """Run a statement that contains statements."""
     match statement:
         case Repeat(times, block):
             return [await run_block(ctx, block, lane) for _ in range(times)]
@@ -475,7 +469,7 @@ async def _gather(ctx: BranchContext, blocks: tuple[Block, ...], how: str, place
         return await ctx.gather(*(_branch(ctx, *part, UNLIMITED) for part in parts))
     if how == "strands":
         return await ctx.gather(*(run_block(ctx, *part) for part in parts))
-    # What asyncio does with the others when one fails depends on time, so here none does.
+    # If one task fails, the state of the others depends on time in asyncio; so no task fails here.
     safe = [run_block(ctx, (Attempt(block, "any"),), lane) for block, lane in parts]
     if how == "asyncio":
         return await asyncio.gather(*safe)
@@ -484,7 +478,7 @@ async def _gather(ctx: BranchContext, blocks: tuple[Block, ...], how: str, place
     return [task.result() for task in tasks]
 
 
-# -- the makers --------------------------------------------------------------------------------
+# -- generators --------------------------------------------------------------------------------
 
 _ASKS = st.builds(
     Ask,
@@ -529,7 +523,7 @@ def _attempted(inner: _Some) -> _Some:
 
 
 def _blocks_of(statements: list[tuple[int, _Some]], least: int) -> st.SearchStrategy[Block]:
-    """Blocks of ``statements``, each with its weight. Few fail, and most of these are caught."""
+    """Blocks of ``statements``, each with its weight. Few fail, and most failures are caught."""
     caught = _attempted(st.tuples(_FAILING))
     weighted = [*statements, (3, caught), (1, _FAILING)]
     lots = [index for index, (weight, _) in enumerate(weighted) for _ in range(weight)]
@@ -541,10 +535,11 @@ _ONE_SAMPLE = st.one_of(st.tuples(_PLAIN_SAMPLES), st.tuples(_attempted(st.tuple
 
 
 def _blocks(depth: int, *, at_once: bool) -> st.SearchStrategy[Block]:
-    """Statements; ``at_once`` says whether any may run at the same time.
+    """Blocks of statements; ``at_once`` says whether any statements may run concurrently.
 
-    Under a token budget only samples may, that all begin at once: who comes first decides whom the
-    budget refuses, and of two that begin later, that is decided by who is answered first.
+    Under a token budget, only samples that start at the same time may run concurrently. The budget
+    refuses requests in the order of their start, and later starts would depend on which answer
+    comes first.
     """
     statements: list[tuple[int, _Some]] = [(12, _ASKS), (12, _SAMPLES), (8, _STEPS), (5, _QUIET)]
     if depth:
@@ -584,21 +579,23 @@ def _slow_blocks(depth: int, *, sleeps: bool) -> st.SearchStrategy[Block]:
 
 
 programs: st.SearchStrategy[Block] = _blocks(3, at_once=True)
-"""Programs that use everything but time."""
+"""Programs with every statement except those about time."""
 
 small_programs: st.SearchStrategy[Block] = _blocks(2, at_once=True)
-"""The same, but shorter: for tests that run each of them several times."""
+"""Shorter programs, for tests that run each program several times."""
 
 slow_programs: st.SearchStrategy[Block] = _slow_blocks(3, sleeps=False)
-"""Programs in which time passes and branches have deadlines; one thing at a time, because two
-that wait are answered at other times on every edge."""
+"""Programs in which time passes and branches have deadlines.
+
+Statements run one at a time, because the edges answer two concurrent questions at different times.
+"""
 
 sleepy_programs: st.SearchStrategy[Block] = _slow_blocks(3, sleeps=True)
-"""The same, but they sleep, too: for clocks that move when they are waited for."""
+"""As ``slow_programs``, with sleeps: for clocks that advance when a task waits for them."""
 
 
 def without_names(block: Block) -> Block:
-    """The program without what the call's own name decides, which differs between edges."""
+    """Return the program without statements that depend on the call's id, which differs between edges."""
     return tuple(_without_names(each) for each in block)
 
 

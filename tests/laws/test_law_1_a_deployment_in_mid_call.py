@@ -1,9 +1,9 @@
-"""Law 1 with a deployment in mid-call: a call comes to what it comes to undisturbed, in one of two ways.
+"""Law 1 with a deployment in the middle of a call: the call still has one of the two expected results.
 
-Generated programs ask, do and mark changes, in branches and beside each other. From some round on they
-run as other code: with markers, and with other words for every question that is not answered. Answers
-to the old words are refused; no call ends in a difference, no effect happens twice, and all markers of
-a call agree.
+Generated programs ask, run steps and call ``ctx.patched``, also in concurrent branches. From some
+round on, the call runs as changed code: with markers, and with other words for every unanswered
+question. The call refuses answers to the old words. No call ends in drift, no effect happens twice,
+and all markers of a call agree.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ class Heard(BaseModel):
 
 
 class World:
-    """What a program does, and which version of it runs."""
+    """A program, its recorded effects, and the version of the code that runs."""
 
     def __init__(self, program: Block) -> None:
         self.program = program
@@ -60,7 +60,7 @@ class World:
         self.taken: dict[str, bool] = {}
 
     def words(self, place: str) -> str:
-        """Return how a question reads: a deployment leaves alone what is answered."""
+        """Return a question's text; a deployment changes only the text of unanswered questions."""
         return f"{'new' if self.is_new and place not in self.pinned else 'old'} {place}"
 
     def tool(self) -> Tool[list[Any]]:
@@ -101,7 +101,7 @@ class World:
 
 
 def expected(block: Block, at: str, taken: Mapping[str, bool]) -> list[Any]:
-    """Return what a block comes to undisturbed, in the ways that were taken."""
+    """Return the value of a block in an undisturbed run that took the given ways."""
 
     def of(statement: Statement, at: str) -> Any:
         inside = [expected(each, f"{at}-{n}", taken) for n, each in enumerate(statement[1:], 1)]
@@ -119,7 +119,7 @@ def expected(block: Block, at: str, taken: Mapping[str, bool]) -> list[Any]:
 
 
 def steps_of(block: Block, at: str, taken: Mapping[str, bool]) -> Iterator[str]:
-    """Yield the places of the steps that a block comes to."""
+    """Yield the places of the steps that run in a block."""
     for number, statement in enumerate(block):
         place = f"{at}.{number}"
         if statement[0] == "step":
@@ -132,7 +132,7 @@ def steps_of(block: Block, at: str, taken: Mapping[str, bool]) -> Iterator[str]:
 @pytest.mark.parametrize("stored", [False, True], ids=["sealed", "stored"])
 @given(program=PROGRAMS, deployed=st.integers(0, 4), data=st.data())
 @examples(200, gate=40)
-async def test_a_deployment_changes_words_and_ways_and_nothing_else(
+async def test_a_deployment_changes_only_words_and_ways(
     program: Block, deployed: int, data: st.DataObject, stored: bool
 ) -> None:
     world, store = World(program), Modelled() if stored else None

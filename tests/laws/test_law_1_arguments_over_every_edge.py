@@ -1,7 +1,8 @@
-"""Law 1, for arguments: however a caller writes what it plainly means, every edge reads it alike.
+"""Law 1 for arguments: every edge reads a caller's arguments in the same way.
 
-Arguments come as values, as JSON in a text, as nulls for parameters with a default, and with others
-that hosts add. Each edge must give the tool the same values, or refuse them in the same words.
+Arguments come as values, as JSON in a text, as nulls for parameters with a default, and with extra
+parameters that hosts add. Each edge must give the tool the same values, or refuse the arguments
+with the same message.
 """
 
 import json
@@ -47,7 +48,7 @@ async def travel(
     note: str | None = "none",
     sizes: dict[str, int] | None = None,
 ) -> str:
-    """Ask, so that rounds carry the arguments, and return them as they were read."""
+    """Ask, so that the state carries the arguments between rounds, and return the arguments as read."""
     await ctx.elicit(Ok, "Go?")
     return json.dumps([colours, place.model_dump(), limit, note, sizes], sort_keys=True)
 
@@ -111,13 +112,13 @@ async def over_fastmcp(era: str, arguments: dict[str, Any]) -> str:
 
 
 async def over_saga(arguments: dict[str, Any]) -> str:
-    person = MockClient(elicits=lambda _: {"ok": True})
+    user = MockClient(elicits=lambda _: {"ok": True})
     async with connected(serving(travel), MODERN, Answers()) as client:
-        return said(shown(await SagaClient(client, person).call_tool("travel", arguments)))
+        return said(shown(await SagaClient(client, user).call_tool("travel", arguments)))
 
 
 async def over_a_framework(arguments: dict[str, Any]) -> str:
-    """Pydantic AI's agent stands for all that call tools by the adapters, whose rounds are the same."""
+    """Pydantic AI's agent stands for all adapters of agent frameworks: their rounds are the same."""
 
     def decide(history: list[ai.ModelMessage], _: AgentInfo) -> ai.ModelResponse:
         if len(history) == 1:
@@ -157,7 +158,7 @@ async def over_an_agent(arguments: dict[str, Any]) -> str:
 
 @examples(300, gate=15)
 @given(arguments=ARGUMENTS)
-async def test_every_edge_reads_arguments_alike(arguments: dict[str, Any]) -> None:
+async def test_every_edge_reads_arguments_in_the_same_way(arguments: dict[str, Any]) -> None:
     expected = await directly(arguments)
     assert await by_rounds(arguments) == expected
     assert await over_saga(arguments) == expected

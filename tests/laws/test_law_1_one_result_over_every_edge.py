@@ -1,9 +1,10 @@
 """Law 1: one tool gives the same result over every edge, hot or cold, for any legal program.
 
-Generated programs run over the direct edge, alive and replayed, and over MCP in both of its eras,
-with the real client, on the SDK's server and on FastMCP's; in turns of agents, another one for each
-round; and by ``run_round``, each round with nothing but the state of the last. All must agree on
-the value or the error, on what was asked, on the effects and their undos, and on the notices.
+Generated programs run over the direct edge, alive and replayed. They run over MCP in both eras,
+with the real client, on the SDK's server and on FastMCP's. They run in turns of agents, with
+another agent for each round, and by ``run_round``, where each round gets only the state of the
+last. All runs must agree on the value or the error, the questions, the effects and undos, and the
+notices.
 """
 
 import json
@@ -60,7 +61,7 @@ pytestmark = pytest.mark.usefixtures("quiet", "short_grace")
 
 @pytest.fixture(scope="module")
 def short_grace() -> Generator[None]:
-    """Many programs run something in the background, and every round waits for it."""
+    """Shorten the grace period: many programs run a background task, and every round waits for it."""
     with pytest.MonkeyPatch.context() as patch:
         shorten_grace(patch)
         yield
@@ -68,7 +69,7 @@ def short_grace() -> Generator[None]:
 
 @dataclass
 class Seen:
-    """What a run of a program came to."""
+    """The observable outcome of a program's run."""
 
     outcome: tuple[str, Any]
     effects: dict[str, list[str]]
@@ -78,7 +79,7 @@ class Seen:
 
 
 class Edge:
-    """Runs programs, and notes the notices and questions that the other side receives."""
+    """Runs programs over MCP, and records the notices and questions that the client receives."""
 
     def __init__(self) -> None:
         self.world = World(clock=Obliging())
@@ -101,10 +102,10 @@ class Edge:
         self.asked.append(message)
         if message.startswith("slow "):
             self.world.clock.advance(int(message.split(" ")[1]))
-        return language.person(message)
+        return language.user(message)
 
     def reply(self, request: SampleRequest) -> list[dict[str, Any]]:
-        prompt, results = language.what_is_asked(request)
+        prompt, results = language.prompt_and_results(request)
         self.sampled.append((f"{prompt} {results}", request.max_tokens))
         return language.model(request)
 
@@ -146,7 +147,7 @@ async def directly(tool: Tool[Any], *, replay: bool) -> Seen:
 
 
 class OwnModel:
-    """The model of a server; it answers within the same pass of the loop."""
+    """The model of a server; it answers within the same pass of the event loop."""
 
     def __init__(self, edge: Edge) -> None:
         self.edge = edge
@@ -156,7 +157,7 @@ class OwnModel:
 
 
 async def over_mcp(tool: Tool[Any], mode: str, host: Host = on_sdk, *, own: bool = False) -> Seen:
-    """The tool is called by a client; ``own`` says that the server's model answers its samples."""
+    """Call the tool by an MCP client; ``own`` says that the server's model answers its samples."""
     edge = Edge()
     notices: list[str] = []
 
@@ -198,7 +199,7 @@ def reply_to(edge: Edge, question: Node) -> ElicitReply:
 
 
 async def over_agents(tool: Tool[Any], *, stored: bool) -> Seen:
-    """The tool is called in an agent's turn; another agent takes each round."""
+    """Call the tool in an agent's turn; another agent takes each round."""
     edge, trees = Edge(), MemoryTrees()
 
     def decide(request: SampleRequest) -> SampleReply:
@@ -239,12 +240,12 @@ async def over_agents(tool: Tool[Any], *, stored: bool) -> Seen:
 
 
 async def by_rounds(tool: Tool[Any], *, own: bool, stored: bool) -> Seen:
-    """Each round begins from what the last has handed out, as JSON, in ``Rounds`` of its own.
+    """Run each round from the JSON state of the last one, in a new ``Rounds``.
 
     Args:
         tool: the tool.
-        own: whether a model of the caller's answers its samples, instead of them being questions.
-        stored: whether its calls are stored.
+        own: whether the caller's model answers the samples; otherwise samples are questions.
+        stored: whether a store keeps the calls.
     """
     edge, store = Edge(), Modelled() if stored else None
 
@@ -255,7 +256,7 @@ async def by_rounds(tool: Tool[Any], *, own: bool, stored: bool) -> Seen:
         rounds = Rounds(
             keys=["a key that all of them share, and no one else"],
             store=store,
-            ttl=10**9,  # programs are slower
+            ttl=10**9,  # program time passes faster than the lifetime of a state allows
             misfits="ask",
             clock=edge.world.clock,
             ids=edge.runtime.ids,
@@ -291,7 +292,8 @@ def answer_to(edge: Edge, question: Question) -> dict[str, Any]:
 def outcome_of(result: types.CallToolResult, name: str) -> tuple[str, Any]:
     text = "".join(block.text for block in result.content if isinstance(block, types.TextContent))
     if not result.is_error:
-        # FastMCP makes no output schema of a list of anything, and of an empty one no content.
+        # FastMCP derives no output schema from a list of anything, and sends no content for an
+        # empty list.
         structured = result.structured_content or {"result": json.loads(text or "[]")}
         return "value", structured["result"]
     masked = (f"Error executing tool {name} (error ID)", f"Error calling tool {name!r} (error ID)")
@@ -302,13 +304,13 @@ def outcome_of(result: types.CallToolResult, name: str) -> tuple[str, Any]:
 
 @examples(200, gate=60)
 @given(language.programs)
-async def test_a_tool_that_is_replayed_every_round_does_the_same_as_alive(program: Block) -> None:
+async def test_a_tool_replayed_every_round_does_the_same_as_a_live_tool(program: Block) -> None:
     tool = as_tool(program)
     assert await directly(tool, replay=True) == await directly(tool, replay=False)
 
 
 async def agree(tool: Tool[Any], alive: Seen) -> None:
-    """Every edge over MCP has seen what was seen alive."""
+    """Assert that every edge over MCP gives the same outcome as the run that stayed alive."""
     for host in (on_sdk, on_fastmcp):
         for mode in ("legacy", "2026-07-28"):
             assert await over_mcp(tool, mode, host) == alive
@@ -371,7 +373,7 @@ FOUND: dict[str, Block] = {
         CallTool((Branch((Branch((Ask("accept"),)),), limits=Limits(max_depth=2)),)),
     ),
 }
-"""Programs in which something was, or is likely to be, wrong."""
+"""Programs in which an edge once failed, or is likely to fail."""
 
 
 @pytest.mark.parametrize("what", FOUND)
@@ -384,14 +386,14 @@ async def test_all_edges_agree_on(what: str) -> None:
 
 
 async def agree_with_an_own_model(tool: Tool[Any], alive: Seen) -> None:
-    """A server whose own model answers has seen what was seen alive."""
+    """Assert that a server with its own model gives the same outcome as the run that stayed alive."""
     for mode in ("legacy", "2026-07-28"):
         assert await over_mcp(tool, mode, own=True) == alive
 
 
 @examples(30, gate=8)
 @given(language.programs)
-async def test_it_is_the_same_with_a_model_of_the_servers_own(program: Block) -> None:
+async def test_a_server_with_its_own_model_agrees(program: Block) -> None:
     tool = as_tool(program)
     await agree_with_an_own_model(tool, await directly(tool, replay=False))
 
@@ -431,15 +433,15 @@ async def test_rounds_from_a_state_agree_on(what: str, own: bool, stored: bool) 
 
 @examples(80, gate=20)
 @given(language.sleepy_programs)
-async def test_deadlines_mean_the_same_alive_and_replayed(program: Block) -> None:
+async def test_deadlines_have_the_same_effect_live_and_replayed(program: Block) -> None:
     tool = as_tool(program)
     assert await directly(tool, replay=True) == await directly(tool, replay=False)
 
 
 @examples(20, gate=5)
 @given(language.sleepy_programs)
-async def test_deadlines_mean_the_same_over_all_edges(program: Block) -> None:
-    """Leaves agents out: an agent renews leases by this clock, which jumps to the next renewal."""
+async def test_deadlines_have_the_same_effect_over_all_edges(program: Block) -> None:
+    """Agents are left out: an agent renews leases by this clock, which jumps to the next renewal."""
     tool = as_tool(language.without_names(program), Limits(timeout=60))
     alive = await directly(tool, replay=False)
     await agree(tool, alive)

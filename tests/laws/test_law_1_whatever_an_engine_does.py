@@ -1,8 +1,8 @@
-"""Law 1 under an engine that loses, repeats, delays and reorders wakes, and is restored in between.
+"""Law 1 with an engine that loses, repeats, delays and reorders wakes, and is restored during calls.
 
-Generated programs are calls that two workers take further, round by round, as the engine wakes
-them. What the store says counts, and periodic work wakes what is overdue: so each call comes to
-what it comes to undisturbed, and one that its person leaves is undone as it is undisturbed.
+Generated programs are calls that two workers continue, round by round, as the engine wakes them.
+The store is the authority, and periodic work wakes overdue calls. Each call therefore has the
+result of an undisturbed run. A call whose user leaves is undone as in an undisturbed run.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from tests.randomised import examples
 pytestmark = pytest.mark.usefixtures("quiet")
 
 PATIENCE = 120
-"""Real seconds after which something hangs."""
+"""Real seconds after which a test counts as hanging."""
 
 OVERDUE_AFTER = 60.0
 CALL, TOOL = "call_1", "program"
@@ -43,7 +43,7 @@ SEEDS = st.integers(0, 2**32)
 
 
 class ProgramTime:
-    """The time of a program, which only the program moves; who waits, waits by the engine's clock."""
+    """The time of a program. Only the program advances it; waiting tasks use the engine's clock."""
 
     def __init__(self, world: Clock, engine: Clock) -> None:
         self._world = world
@@ -58,7 +58,7 @@ class ProgramTime:
 
 @dataclass
 class Known:
-    """What the store says of the call, besides its rounds: the answers to those, as they came."""
+    """The call's latest round, the answers to it in their order of arrival, and the outcome."""
 
     number: int = 0
     state: str | None = None
@@ -67,7 +67,7 @@ class Known:
 
 
 class Disturbed:
-    """A program that is played by two workers of an engine with faults."""
+    """A program that two workers of a faulty engine run."""
 
     def __init__(self, program: Block, seed: int, leave_at: int | None = None) -> None:
         self.play = Play(program)
@@ -87,7 +87,7 @@ class Disturbed:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Two workers, and periodic work on both, inside the block."""
+        """Run two workers, and periodic work on both, within the block."""
         tasks = [asyncio.ensure_future(self._work(self.service())) for _ in range(2)]
         tasks += [
             asyncio.ensure_future(
@@ -104,7 +104,7 @@ class Disturbed:
             assert task.cancelled() or task.exception() is None
 
     async def begin(self, *, is_down: bool) -> None:
-        """Begin the call, maybe while the engine cannot be reached."""
+        """Start the call; with ``is_down``, while the engine is out of reach."""
         self.engine.is_down = is_down
         try:
             await self.engine.wake(Wake(CALL, "0", TOOL))
@@ -118,12 +118,12 @@ class Disturbed:
             await self.changed.wait()
 
     def has_left(self) -> bool:
-        """Whether the call has ended, or its person is gone."""
+        """Return whether the call has ended, or its user has left."""
         return self.known.outcome is not None or self.known.responses is None
 
     async def _work(self, service: CallService) -> None:
         async def advance(wake: Wake) -> None:
-            del wake  # the store says what is to be done
+            del wake  # the store, not the wake, says what to do
             await self._advance(service)
 
         await self.engine.work({TOOL: "1"}, advance, 10)
@@ -152,7 +152,7 @@ class Disturbed:
             known.outcome = ended
             self.changed.set()
             return
-        if number == known.number:  # the other worker has not been here
+        if number == known.number:  # the other worker has not continued the call meanwhile
             known.number, known.state = number + 1, reply.request_state
             is_left = self._leave_at is not None and known.number > self._leave_at
             known.responses = None if is_left else desk.answer(reply)
@@ -161,7 +161,7 @@ class Disturbed:
 
 
 async def played(program: Block, seed: int, *, is_down: bool, restored_at: int) -> Disturbed:
-    """Play a program to its end; the engine is restored when it comes to a round of that number."""
+    """Run a program to its end; restore the engine when the call reaches round ``restored_at``."""
     disturbed = Disturbed(program, seed)
     async with disturbed.running():
         await disturbed.begin(is_down=is_down)
@@ -173,7 +173,7 @@ async def played(program: Block, seed: int, *, is_down: bool, restored_at: int) 
 
 @examples(60, gate=20)
 @given(language.small_programs, SEEDS, st.booleans(), st.integers(0, 4))
-async def test_a_call_comes_to_the_same_whatever_the_engine_does(
+async def test_a_call_has_the_same_result_whatever_the_engine_does(
     program: Block, seed: int, is_down: bool, restored_at: int
 ) -> None:
     calm = Play(program)
@@ -185,7 +185,7 @@ async def test_a_call_comes_to_the_same_whatever_the_engine_does(
 
 
 async def left(program: Block, leave_at: int, seed: int | None) -> tuple[str, Seen]:
-    """Leave a program in its midst, and have it expired: by periodic work, or at once."""
+    """Leave a call at a question and let it expire; return its state and outcome."""
     disturbed = Disturbed(program, seed or 0, leave_at)
     world, store = disturbed.play.world.clock, disturbed.store
     if seed is None:
@@ -206,7 +206,7 @@ async def left(program: Block, leave_at: int, seed: int | None) -> tuple[str, Se
 
 @examples(40, gate=15)
 @given(language.small_programs, SEEDS, st.integers(0, 2))
-async def test_a_call_that_is_left_is_undone_the_same_whatever_the_engine_does(
+async def test_an_abandoned_call_is_undone_in_the_same_way_whatever_the_engine_does(
     program: Block, seed: int, leave_at: int
 ) -> None:
     status, calm = await left(program, leave_at, None)

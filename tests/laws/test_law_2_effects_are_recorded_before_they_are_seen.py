@@ -1,7 +1,7 @@
-"""Law 2: an effect is recorded before its value is seen.
+"""Law 2: an effect is recorded before the body sees its value.
 
-Looked at from the body: whatever it has seen of a step lies in the journal already, so that a
-round which is thrown away right there cannot make the effect happen again.
+The tests look from the body: the journal already holds each value that the body has seen. If the
+round ends right there, a replay therefore cannot repeat the effect.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from anabranch.tool import Runtime, open_call
 
 
 def recorded(step_id: str) -> bool:
-    """Say whether the running call's journal holds ``step_id``."""
+    """Return whether the running call's journal holds ``step_id``."""
     return step_id in current_call().journal.entries
 
 
 @pytest.mark.parametrize("replay", [True, False], ids=["replayed", "hot"])
-async def test_values_seen_by_the_body_lie_in_the_journal(replay: bool) -> None:
-    """Law 2, for values, errors and effects of threads."""
+async def test_the_journal_holds_values_that_the_body_has_seen(replay: bool) -> None:
+    """Law 2 for values, errors and effects in threads."""
     seen: list[bool] = []
 
     async def effect() -> int:
@@ -58,8 +58,8 @@ async def test_values_seen_by_the_body_lie_in_the_journal(replay: bool) -> None:
     assert seen == [True] * 6
 
 
-async def test_an_effect_that_ended_while_its_strand_was_cancelled_is_recorded() -> None:
-    """Law 2: a thread cannot be interrupted, so what it did is written down."""
+async def test_an_effect_is_recorded_if_its_strand_is_cancelled_meanwhile() -> None:
+    """Law 2: a thread cannot be interrupted, so its effect is recorded."""
     entered, leave = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     undone: list[int] = []
@@ -83,8 +83,8 @@ async def test_an_effect_that_ended_while_its_strand_was_cancelled_is_recorded()
     assert undone == [7]
 
 
-async def test_a_state_that_is_replayed_again_and_again_makes_no_effect_happen_twice() -> None:
-    """Law 2 along one chain of rounds: what a round has done lies in the state it returns."""
+async def test_repeated_replays_of_a_state_repeat_no_effect() -> None:
+    """Law 2 along a chain of rounds: the state that a round returns holds the effects of that round."""
     happened: list[int] = []
 
     def happen(number: int) -> int:
@@ -108,7 +108,9 @@ async def test_a_state_that_is_replayed_again_and_again_makes_no_effect_happen_t
 
     journal = Journal("c", 0.0)
     while isinstance(outcome := await played(journal), Waiting):
-        for _ in range(2):  # the answers got lost: nothing new but the same question
+        for _ in range(
+            2
+        ):  # the client's answers were lost, so each round asks the same question again
             assert await played(Journal.loads(journal.dumps())) == outcome
         journal = Journal.loads(journal.dumps())
         journal.answer({ask.step_id: Answer({"action": "accept"}) for ask in outcome.asks})

@@ -9,7 +9,7 @@ from anabranch import BranchContext, tool
 from anabranch.testing import MockClient, run_tool
 from tests.randomised import examples
 
-# A program is a list of acts: say something, ask something, do both in a branch, or at once.
+# A program is a list of acts: notify, ask, or run acts in a branch or concurrently.
 Act: TypeAlias = "str | tuple[str, list[Act]]"
 acts: st.SearchStrategy[list[Act]] = st.recursive(
     st.lists(st.sampled_from(["log", "notify", "ask", "step"]), max_size=4),
@@ -22,7 +22,7 @@ acts: st.SearchStrategy[list[Act]] = st.recursive(
 
 
 def said(program: list[Act], place: str) -> list[str]:
-    """Return what the program says, by the model: every sentence names its place."""
+    """Return the notices of the program by the model; each sentence contains its place."""
     sentences: list[str] = []
     for number, act in enumerate(program):
         here = f"{place}.{number}"
@@ -58,7 +58,7 @@ async def perform(ctx: BranchContext, program: list[Act], place: str) -> None:
 
 @examples(60, gate=30)
 @given(program=acts, replay=st.booleans())
-async def test_each_sentence_of_a_program_is_heard_once(program: list[Act], replay: bool) -> None:
+async def test_each_notice_of_a_program_is_delivered_once(program: list[Act], replay: bool) -> None:
     """Law 3, property-based."""
 
     @tool

@@ -28,7 +28,7 @@ class Verdict(BaseModel):
 
 
 class Opaque(Verdict):
-    """A value that does not fold: the function below says that it returns something else."""
+    """A value that does not fold: the branch function declares another return type."""
 
 
 async def inside(sub: BranchContext, value: Verdict) -> Verdict:
@@ -39,8 +39,8 @@ async def inside(sub: BranchContext, value: Verdict) -> Verdict:
 
 @both_ways
 @pytest.mark.parametrize("value", [Verdict(good=True), Opaque(good=True)], ids=["folds", "stays"])
-async def test_the_value_comes_back_and_the_history_does_not(value: Verdict, replay: bool) -> None:
-    """Law 4, whether or not the branch can be folded in the journal."""
+async def test_a_branch_returns_its_value_and_not_its_history(value: Verdict, replay: bool) -> None:
+    """Law 4, whether or not the journal can fold the branch."""
 
     @tool
     async def outer(ctx: BranchContext) -> list[str]:
@@ -58,7 +58,7 @@ async def test_the_value_comes_back_and_the_history_does_not(value: Verdict, rep
 
 
 @both_ways
-async def test_a_branch_that_fails_leaves_no_history_either(replay: bool) -> None:
+async def test_a_failed_branch_leaves_no_history(replay: bool) -> None:
     """Law 4, for branches that end in an error."""
 
     async def failing(sub: BranchContext) -> None:
@@ -77,8 +77,8 @@ async def test_a_branch_that_fails_leaves_no_history_either(replay: bool) -> Non
 
 
 @both_ways
-async def test_a_context_that_escaped_tells_nothing_after_its_branch(replay: bool) -> None:
-    """Law 4, for contexts that are used after their branch has ended."""
+async def test_an_escaped_context_reveals_nothing_after_its_branch(replay: bool) -> None:
+    """Law 4 for contexts that are used after their branch has ended."""
 
     @tool
     async def outer(ctx: BranchContext) -> list[str]:
@@ -98,8 +98,8 @@ async def test_a_context_that_escaped_tells_nothing_after_its_branch(replay: boo
 
 
 @both_ways
-async def test_siblings_do_not_hear_each_other(replay: bool) -> None:
-    """Law 4, sideways."""
+async def test_sibling_branches_do_not_see_each_others_messages(replay: bool) -> None:
+    """Law 4 between concurrent branches."""
 
     async def sibling(sub: BranchContext, name: str) -> list[str]:
         for number in range(2):

@@ -21,7 +21,7 @@ from anabranch.testing import ManualClock, MockClient, run_tool
 from anabranch.tool import Runtime, Tool, open_call
 from tests.randomised import examples
 
-# From the outside in: the runtime's limit, the tool's, and one for each nested branch.
+# From the outside in: the runtime's limit, the tool's limit, and one for each nested branch.
 chains = st.lists(st.none() | st.integers(0, 6), min_size=2, max_size=7)
 budgets = st.lists(st.none() | st.integers(1, 12).map(lambda n: n * 100), min_size=2, max_size=5)
 
@@ -35,7 +35,7 @@ def tightest(chain: list[int | None]) -> int | None:
 async def test_a_branch_is_entered_if_and_only_if_every_depth_limit_around_it_allows(
     chain: list[int | None], replay: bool
 ) -> None:
-    """Law 5, for depth; required: runtime policy is a ceiling."""
+    """Law 5 for depth. The runtime's policy is a ceiling, as required."""
     runtime, own, *sites = chain
     entered: list[int] = []
 
@@ -67,10 +67,10 @@ async def test_a_branch_is_entered_if_and_only_if_every_depth_limit_around_it_al
 
 @examples(60, gate=20)
 @given(chain=budgets, replay=st.booleans())
-async def test_no_budget_inside_lets_a_branch_spend_more_than_those_around_it(
+async def test_an_inner_budget_never_exceeds_the_budgets_around_it(
     chain: list[int | None], replay: bool
 ) -> None:
-    """Law 5, for tokens: each level spends 100 at a time until it is refused."""
+    """Law 5 for tokens: each level spends 100 tokens at a time until it is refused."""
     runtime, own, *sites = chain
     spent: list[int] = []
 
@@ -103,7 +103,7 @@ async def test_no_budget_inside_lets_a_branch_spend_more_than_those_around_it(
 
 @dataclass(frozen=True)
 class Ask:
-    """One sample: how much of it is asked for, how much is used, and how long that takes."""
+    """One sample: the requested tokens, the used tokens, and the duration."""
 
     prompt: str
     most: int
@@ -113,7 +113,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class AtOnce:
-    """Parts that begin at the same time, each in a branch of its own, with a budget for all."""
+    """Parts that start at the same time, each in its own branch, within one budget."""
 
     budget: int | None
     parts: tuple[Any, ...]
@@ -121,7 +121,7 @@ class AtOnce:
 
 @dataclass(frozen=True)
 class InTurn:
-    """Parts one after the other."""
+    """Parts that run one after the other."""
 
     parts: tuple[Any, ...]
 
@@ -144,7 +144,7 @@ _spending = st.recursive(
 
 
 class Ledger:
-    """What was sent in each branch that has a budget, and what it has used."""
+    """The tokens that were requested and used in each branch with a budget."""
 
     def __init__(self) -> None:
         self.sent: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -185,7 +185,7 @@ class Ledger:
         )
 
     def check(self, root: int) -> None:
-        """No budget is exceeded by more than what replies took beyond what they were granted."""
+        """Assert that each budget is exceeded at most by the tokens that replies used beyond their grants."""
         for path, budget in {**self.budgets, "spend": root}.items():
             inside = [
                 one
@@ -199,10 +199,10 @@ class Ledger:
 
 @examples(100, gate=40)
 @given(part=_spending, budget=st.integers(0, 1_000), seed=st.integers(0, 99))
-async def test_whoever_is_answered_first_a_budget_is_exceeded_by_one_reply_per_request_at_most(
+async def test_a_budget_is_exceeded_by_at_most_one_reply_per_request_in_any_order_of_answers(
     part: Any, budget: int, seed: int
 ) -> None:
-    """Law 5 for requests at the same time: alive, and replayed by a client that answers a few."""
+    """Law 5 for simultaneous requests: live, and replayed by a client that answers a few at a time."""
     alive, replayed, chance = Ledger(), Ledger(), random.Random(seed)
 
     @tool(name="spend", limits=Limits(max_tokens=budget))
@@ -252,10 +252,10 @@ async def in_rounds(made: Tool[Any], answer: Callable[[Sequence[Asked]], Any]) -
 
 @examples(40, gate=20)
 @given(chain=chains, replay=st.booleans())
-async def test_no_timeout_inside_outlasts_one_around_it(
+async def test_an_inner_timeout_never_outlasts_an_outer_one(
     chain: list[int | None], replay: bool
 ) -> None:
-    """Law 5, for time: each question takes a second and a half."""
+    """Law 5 for time: each question takes a second and a half."""
     runtime, own, *sites = chain
     clock = ManualClock()
 

@@ -1,8 +1,8 @@
 """Law 6: any path of the conversation tree projects to a valid provider request.
 
-Judged by rules that providers publish (``tests/models/provider_rules.py``), which share no code
-with the projection. ``tests/models/test_trees_on_the_wire.py`` judges what the adapters make of
-the same trees.
+The judge is a set of rules that providers publish (``tests/models/provider_rules.py``), which share
+no code with the projection. ``tests/models/test_trees_on_the_wire.py`` judges the adapters'
+requests for the same trees.
 """
 
 import json
@@ -23,12 +23,12 @@ many = examples(60, gate=30)
 
 
 def as_messages_body(messages: Sequence[Message]) -> dict[str, Any]:
-    """Blocks of ours have the names and fields of Anthropic's."""
+    """Return a request body for Anthropic; the library's blocks use Anthropic's names and fields."""
     return {"max_tokens": 1, "messages": [each.model_dump(mode="json") for each in messages]}
 
 
 def as_chat_body(messages: Sequence[Message]) -> dict[str, Any]:
-    """The plainest translation there is: what is invalid before is invalid after it."""
+    """Return a chat request by the plainest translation: an invalid input gives an invalid output."""
     return {"messages": [sent for each in messages for sent in _as_chat(each)]}
 
 
@@ -111,7 +111,7 @@ HARD = [
 
 @pytest.mark.parametrize("hard", HARD)
 def test_hard_paths_are_valid_requests(hard: Thicket) -> None:
-    """The trees that found a fault, stored."""
+    """The stored trees, each of which once revealed a fault."""
     for path in paths(hard):
         messages = project(path, hard.results)
         assert messages_faults(as_messages_body(messages)) == []
@@ -120,8 +120,8 @@ def test_hard_paths_are_valid_requests(hard: Thicket) -> None:
 
 @many
 @given(thickets())
-def test_every_path_is_a_valid_request_of_both_makers(grown: Thicket) -> None:
-    """Law 6, for any tree."""
+def test_every_path_is_a_valid_request_for_both_providers(grown: Thicket) -> None:
+    """Law 6 for any tree."""
     for path in paths(grown):
         messages = project(path, grown.results)
         assert messages_faults(as_messages_body(messages)) == []
@@ -130,8 +130,8 @@ def test_every_path_is_a_valid_request_of_both_makers(grown: Thicket) -> None:
 
 @many
 @given(thickets(pictures=True))
-def test_pictures_and_sound_are_only_ever_the_users(grown: Thicket) -> None:
-    """Law 6: neither provider takes them from the assistant."""
+def test_only_user_messages_have_images_and_audio(grown: Thicket) -> None:
+    """Law 6: neither provider accepts images or audio from the assistant."""
     for path in paths(grown):
         for message in project(path, grown.results):
             kinds = {block.type for block in message.content}
@@ -142,8 +142,8 @@ def test_pictures_and_sound_are_only_ever_the_users(grown: Thicket) -> None:
 @many
 @given(thickets())
 @example(HARD[1])
-def test_a_longer_path_begins_as_the_shorter_one_does(grown: Thicket) -> None:
-    """What providers' prompt caches need: all messages but the one that is continued stay."""
+def test_a_longer_path_starts_with_the_messages_of_the_shorter_one(grown: Thicket) -> None:
+    """Providers' prompt caches need this: all messages stay, except the one that continues."""
     for path in paths(grown):
         longer = project(path, grown.results)
         shorter = project(path[:-1], grown.results)
@@ -153,8 +153,8 @@ def test_a_longer_path_begins_as_the_shorter_one_does(grown: Thicket) -> None:
 
 @many
 @given(thickets())
-def test_projecting_is_a_function_of_the_path_and_its_results_alone(grown: Thicket) -> None:
-    """Purity: again the same, and whatever hangs elsewhere in the tree changes nothing."""
+def test_a_projection_depends_only_on_the_path_and_its_results(grown: Thicket) -> None:
+    """A repeated projection is equal, and other nodes of the tree do not change it."""
     for path in paths(grown):
         once = project(iter(path), grown.results)
         ids = {each.id for each in path}
@@ -164,8 +164,8 @@ def test_projecting_is_a_function_of_the_path_and_its_results_alone(grown: Thick
 
 @many
 @given(thickets())
-def test_all_that_was_said_is_sent_in_its_order(grown: Thicket) -> None:
-    """A projection may add what a provider insists on; it loses no text and no tool use."""
+def test_a_projection_keeps_all_texts_and_tool_uses_in_order(grown: Thicket) -> None:
+    """A projection may add what a provider requires. It loses no text and no tool use."""
     for path in paths(grown):
         sent = [
             block
@@ -186,7 +186,7 @@ def test_all_that_was_said_is_sent_in_its_order(grown: Thicket) -> None:
 
 def _words(block: object) -> object:
     if isinstance(block, TextBlock):
-        return block.text.rstrip()  # the very last text may have lost the space at its end
+        return block.text.rstrip()  # the last text may have lost the space at its end
     assert isinstance(block, ToolUseBlock)
     return block.input
 
@@ -194,8 +194,8 @@ def _words(block: object) -> object:
 @many
 @given(thickets())
 @example(HARD[-1])
-def test_a_tool_use_is_answered_by_the_nearest_result_before_any_words(grown: Thicket) -> None:
-    """From an answer on, a call may have run again: the last answer that holds a result has it."""
+def test_the_nearest_result_follows_a_tool_use_before_any_text(grown: Thicket) -> None:
+    """After an answer, a tool may have run again: the last node with a result for the call counts."""
     for path in paths(grown):
         expected = [
             _expected(path, place, block.id, grown)

@@ -1,9 +1,9 @@
-"""Law 7: no byte a client sends can change what was asked, forge an answer to an unasked question,
-or make a second effect happen.
+"""Law 7: a client cannot change a question, forge an answer to an unasked question, or repeat an effect.
 
-A client has three ways in: the state that it sends back, which ``tests/sagas/test_attacks.py`` forges;
-the answers next to it, and, in the handshake era, its replies to requests, which are attacked here. Known: without a store a state is not single-use, so an *older* state opens the call
-as it was then; within one line of states each effect happens once.
+A client has three attack points. ``tests/sagas/test_attacks.py`` forges the state that the client
+returns. The tests here attack the answers next to the state and, in the handshake era, the replies
+to requests. A known limit: without a store, a state can be used several times, so an *older* state
+opens the call as it was then. Within one line of states, each effect happens once.
 """
 
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ NUMBER = Elicitation("number", Number)
 
 
 def target(effects: list[str], name: str = "target") -> Tool[dict[str, Any]]:
-    """A tool whose value says what it took for whose answer, and whose effects are counted."""
+    """Return a tool whose value lists each answer by question, and whose effects are counted."""
 
     def do(what: str) -> str:
         effects.append(what)
@@ -118,7 +118,7 @@ SAMPLES: list[Any] = [
         "model": "m",
         "usage": {"inputTokens": 0, "outputTokens": 0},
     },
-    {"role": "assistant", "content": [], "model": "m"},  # a model may have nothing to say
+    {"role": "assistant", "content": [], "model": "m"},  # a model may return an empty reply
 ]
 GARBAGE: list[Any] = [
     {"roots": []},
@@ -136,7 +136,7 @@ GARBAGE: list[Any] = [
 
 @dataclass
 class Line:
-    """What a state stands for, by the law: a line of rounds with what was asked and answered."""
+    """A state by the law: a line of rounds, with its questions and answers."""
 
     state: str | None = None
     asked: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -146,13 +146,13 @@ class Line:
 
 
 def _fits(method: str, answer: Any) -> bool:
-    """Whether ``answer`` is one to a question of this kind. Whether it fits is found out later."""
+    """Return whether ``answer`` has the type for this kind of question; its content may still misfit."""
     wanted = "action" if method == "elicitation/create" else "role"
     return isinstance(answer, dict) and wanted in answer and answer not in GARBAGE
 
 
 def _value(line: Line) -> dict[str, Any]:
-    """What the tool must return after the answers of ``line``."""
+    """Return the tool's expected value after the answers of ``line``."""
 
     def number(step_id: str) -> Any:
         for attempt in ("", "~2", "~3", "~4"):
@@ -177,7 +177,7 @@ def _value(line: Line) -> dict[str, Any]:
 
 
 class Attack:
-    """Sends what it is given, and checks each reply against the law."""
+    """Sends given answers, and checks each reply against the law."""
 
     def __init__(self, client: Client, effects: list[str]) -> None:
         self.client = client
@@ -186,7 +186,7 @@ class Attack:
         self.questions: dict[str, Any] = {}
 
     async def send(self, line: Line, responses: dict[str, Any]) -> Line | None:
-        """Continue ``line``; returns what it has become, ``None`` if nothing was taken."""
+        """Continue ``line``; return the new line, or ``None`` if the server accepted no answer."""
         before = list(self.effects)
         try:
             reply = await call_once(
@@ -219,13 +219,13 @@ class Attack:
         assert left.items() <= after.asked.items(), "a question was changed or lost"
         assert not taken.keys() & after.asked.keys(), "an answered question was asked again"
         for step_id, question in after.asked.items():
-            assert step_id.partition("~")[0] in IDS  # ~2 and so on: asked again
+            assert step_id.partition("~")[0] in IDS  # a suffix such as ~2 means: asked again
             if "~" not in step_id:
                 assert self.questions.setdefault(step_id, question) == question
         return after
 
     async def continue_honestly(self, line: Line) -> Line:
-        """Answer all that is asked; the call then gets one round further, or to its end."""
+        """Answer all open questions; the call then advances one round, or ends."""
         honest = {
             key: FORMS[0] if asked["method"] == "elicitation/create" else SAMPLES[0]
             for key, asked in line.asked.items()
@@ -237,7 +237,8 @@ class Attack:
 
     def check_end(self, line: Line, reply: dict[str, Any]) -> None:
         if reply.get("isError"):
-            # No question was answered well in four times; an unfit answer is no forged one.
+            # A question fails after four misfitting answers; a misfitting answer is not a forged
+            # one.
             assert "did not fit after 4 attempts" in reply["content"][0]["text"]
         else:
             assert reply["structuredContent"] == _value(line)
@@ -245,7 +246,7 @@ class Attack:
 
 
 def _answers_to(step_id: str) -> st.SearchStrategy[Any]:
-    """Mostly answers of the right kind, which are only wrong in that no question is open for them."""
+    """Mostly answers of the right kind, which are wrong only because no question is open for them."""
     fitting = st.sampled_from(SAMPLES if "two" in step_id or "sample" in step_id else FORMS)
     return st.one_of(fitting, fitting, fitting, st.sampled_from([*FORMS, *SAMPLES]))
 
@@ -265,7 +266,7 @@ _RESPONSES = st.one_of(
 
 @examples(60, gate=25, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 @given(st.lists(st.tuples(st.integers(0, 9), _RESPONSES), min_size=3, max_size=10))
-async def test_only_asked_questions_are_answered_and_each_effect_of_a_line_happens_once(
+async def test_answers_reach_only_asked_questions_and_each_effect_of_a_line_happens_once(
     moves: list[tuple[int, dict[str, Any]]],
 ) -> None:
     """A move takes one of the latest states, or an older one, and sends answers of any kind."""
@@ -285,7 +286,7 @@ async def test_only_asked_questions_are_answered_and_each_effect_of_a_line_happe
 # -- the handshake era -------------------------------------------------------------------------
 
 
-async def test_a_reply_to_a_request_that_was_not_made_yet_is_not_used_for_it() -> None:
+async def test_a_reply_before_its_request_is_not_used() -> None:
     forged, arrived = anyio.Event(), anyio.Event()
 
     def alter(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
@@ -301,7 +302,7 @@ async def test_a_reply_to_a_request_that_was_not_made_yet_is_not_used_for_it() -
 
     @tool
     async def two(ctx: BranchContext) -> list[int]:
-        """Ask twice, the first time in vain."""
+        """Ask twice; the client answers the first question too late."""
         first = ctx.elicit(Number, "First?")
         second = ctx.elicit(Number, "Second?")
         answers = [await ctx.race(first, ctx.branch(until_it_arrived)), await second]
@@ -317,7 +318,7 @@ async def test_a_reply_to_a_request_that_was_not_made_yet_is_not_used_for_it() -
 
         async def follow() -> None:
             await forged.wait()
-            await client.list_tools()  # messages arrive in order: so has the reply
+            await client.list_tools()  # messages arrive in order, so the reply has arrived
             arrived.set()
 
         group.start_soon(follow)

@@ -1,7 +1,7 @@
-"""Law 8: what was pending before a crash is pending after it, with a store.
+"""Law 8: a question that was open before a crash is open after it, with a store.
 
-The server that asked is gone; another one, over the same file and with the same keys, takes the
-answers. Looked at over the modern edge and over sagas, with the real client.
+The server that asked is gone. Another server, with the same file and the same keys, takes the
+answers. The tests use the modern edge and sagas, with the real client.
 """
 
 import gc
@@ -39,17 +39,17 @@ async def ask(ctx: BranchContext, what: str) -> int:
 
 @tool
 async def collect(ctx: BranchContext) -> str:
-    """Prepare, ask two people at once, conclude."""
+    """Run a step, ask two users concurrently, and conclude."""
     await ctx.step(prepare)
     numbers = await ctx.gather(ctx.branch(ask, "left?"), ctx.branch(ask, "right?"))
     return f"total {await ctx.step(conclude, sum(numbers))}"
 
 
 def restarted(folder: Path) -> MCPServer[Any]:
-    """A server as a new process would make it; an old one is gone, and has closed nothing."""
+    """Return a server as a new process would create it; the old server has closed nothing."""
     gc.collect()
     store = open_store(f"sqlite:///{folder}/calls.db?synchronous=normal")
-    policy = Durability(store, spill=0)  # so that all there is lies in the store
+    policy = Durability(store, spill=0)  # with spill=0, all state is in the store
     return create_server("laws", [collect], keys=[KEY], store=policy)
 
 

@@ -1,7 +1,8 @@
-"""Random conversation trees, wilder than any that a thread comes to hold.
+"""Random conversation trees, wilder than any tree in a real thread.
 
-Nothing is left out because it should not happen: nodes of each kind hang below each other, ids of
-tool uses repeat, results are missing, doubled, empty, or held by a node that called no such tool.
+No case is left out because it should not happen. Nodes of each kind hang below each other, ids of
+tool uses repeat, and results are missing, doubled, empty, or held by a node that called no such
+tool.
 """
 
 import string
@@ -47,7 +48,7 @@ inputs = st.dictionaries(
 
 @dataclass(frozen=True)
 class Thicket:
-    """Nodes, parents before children, and results beside them."""
+    """Nodes, parents before children, and their results."""
 
     nodes: tuple[Node, ...]
     results: Mapping[tuple[str, str], Result]
@@ -78,13 +79,13 @@ def _odd(*, pictures: bool) -> st.SearchStrategy[Block]:
 
 @st.composite
 def thickets(draw: st.DrawFn, *, most: int = 9, pictures: bool = False) -> Thicket:
-    """Draw a thicket of up to `most` nodes, with images and sound only if asked for."""
+    """Draw a thicket of up to `most` nodes, with images and audio only if requested."""
     size = draw(st.integers(1, most))
     block = st.one_of(_text(), _text(), _uses(), _uses(), _odd(pictures=pictures))
     nodes: list[Node] = []
     results: dict[tuple[str, str], Result] = {}
     for number in range(size):
-        # Mostly the latest node, so that paths grow long; now and then any, or none.
+        # Mostly the latest node, so that paths grow long; sometimes any node, or none.
         near = st.just(number - 1) if number else st.none()
         parent = draw(st.one_of(near, near, near, st.integers(0, number - 1) if number else near))
         node = Node(

@@ -1,7 +1,8 @@
-"""A person in a chat: begins a run, answers what it asks, and reads its events as a page does.
+"""A user in a chat: starts a run, answers its questions, and reads its events as a page does.
 
-It repeats a request, byte for byte, until it has a reply, and comes back to the events after the last
-one that it has. So it sees whether each event is there once, in order, whatever has died.
+The user repeats a request, byte for byte, until a reply arrives, and resumes the events after the
+last one received. The user therefore sees whether each event arrives once and in order, even if
+processes die.
 """
 
 import json
@@ -19,12 +20,12 @@ Event = dict[str, Any]
 
 
 class RefusedError(Exception):
-    """A request was refused that no one may refuse."""
+    """A request was refused that the server must accept."""
 
 
 @dataclass(slots=True)
-class Person:
-    """Plays one call."""
+class User:
+    """Performs one call as a user of the chat."""
 
     name: str
     url: str
@@ -36,8 +37,8 @@ class Person:
     async def play(
         self, way: Way, arguments: dict[str, Any], *, leave_at: int | None = None
     ) -> dict[str, Any]:
-        """Answer all questions; return the tool's result, or what went wrong."""
-        del way, leave_at  # there is one, and no question is left
+        """Answer all questions; return the tool's result, or a description of the fault."""
+        del way, leave_at  # a chat has one way, and this user never leaves
         try:
             return await self._play(arguments)
         except RefusedError as error:
@@ -75,7 +76,10 @@ class Person:
                     method, self.url + path, json=body, headers={"Accept": "application/json"}
                 )
                 reply = response.json()
-            except (httpx2.TransportError, ValueError):  # broken off, maybe in the middle
+            except (
+                httpx2.TransportError,
+                ValueError,
+            ):  # the connection broke, maybe in the middle of a reply
                 self.repeated += 1
                 continue
             if response.is_success:
@@ -83,10 +87,10 @@ class Person:
             if response.is_client_error:
                 raise RefusedError(f"{path} was refused: {reply}")
             self.repeated += 1
-            await pause(SystemClock(), 0.1)  # the store cannot be reached: a page waits, too
+            await pause(SystemClock(), 0.1)  # the store is out of reach: a page waits as well
 
     async def _end_of_a_run(self) -> Event:
-        """Read events until a run ends, in as many pieces as they come; return the last one."""
+        """Read events, over several connections if needed, until a run ends; return the last event."""
         while True:
             try:
                 async with aclosing(self._following()) as following:
@@ -96,7 +100,7 @@ class Person:
             except httpx2.TransportError:
                 self.repeated += 1
             else:
-                await pause(SystemClock(), 0.1)  # the store cannot be reached
+                await pause(SystemClock(), 0.1)  # the store is out of reach
 
     async def _following(self) -> AsyncGenerator[Event]:
         path = f"{self.url}/threads/{self.name}/events?after={self._seen}"
@@ -117,7 +121,7 @@ def _result(text: str, *, is_error: bool = True) -> dict[str, Any]:
 
 
 def _wrong_with(events: list[tuple[int, Event]], nodes: list[Event]) -> Iterable[str]:
-    """Return, in words, what a page has seen wrongly."""
+    """Return, in words, the faults in the events that a page received."""
     if [number for number, _ in events] != list(range(1, len(events) + 1)):
         yield f"its events have the numbers {[number for number, _ in events]}."
     shown = [each["value"]["id"] for _, each in events if each.get("name") == "anabranch.node"]

@@ -1,4 +1,4 @@
-"""A tool that raises anything, anywhere: in its body and in whatever its body starts."""
+"""A tool that raises any exception anywhere: in its body, or in code that its body starts."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ from anabranch import BranchContext, tool
 
 
 class OwnError(BaseException):
-    """An author's own, which is no ``Exception``."""
+    """An author's exception that is no ``Exception``."""
 
 
 def _raise(error: BaseException) -> NoReturn:
@@ -255,7 +255,7 @@ async def _dropped_async_generator(_: BranchContext, bang: Raise) -> None:
         finally:
             bang()
 
-    await anext(items())  # the loop closes it in a task of its own
+    await anext(items())  # the loop closes the generator in another task
     await asyncio.sleep(0.01)
     raise ValueError("dropped")
 
@@ -315,18 +315,18 @@ async def _called_tool(ctx: BranchContext, bang: Raise) -> None:
 
 
 _validating: list[Raise] = []
-"""What the validators of this module do: they are written where no tool is."""
+"""The exceptions that this module's validators raise. Validators have no access to the tool."""
 
 
 class Checked(BaseModel):
-    """An answer whose check raises."""
+    """An answer with a validator that raises."""
 
     value: int = 0
 
     @field_validator("value")
     @classmethod
     def check(cls, value: int) -> int:
-        """Raise, if a value is given that is to be refused."""
+        """Raise if the test has set an exception for this value."""
         if value == 13 and _validating:
             _validating[-1]()
         return value
@@ -350,7 +350,7 @@ async def _reader_of_a_value(ctx: BranchContext, bang: Raise) -> None:
 
 
 class Returned(BaseModel):
-    """A value whose JSON is made by what raises."""
+    """A value whose serializer raises."""
 
     what: str
 
@@ -366,7 +366,7 @@ async def returns(ctx: BranchContext, what: str) -> Returned:
 
 
 class Given(BaseModel):
-    """An argument whose check raises."""
+    """An argument with a validator that raises."""
 
     what: str
 
@@ -384,7 +384,7 @@ async def takes(ctx: BranchContext, given: Given) -> str:
 
 @tool(name="raises")
 async def raises(ctx: BranchContext, what: str, where: str) -> str:
-    """Raise ``what``, ``where`` it says; or return, if that is nowhere."""
+    """Raise ``what`` at the place ``where``; return if no place has that name."""
     if where:
         await PLACES[where](ctx, RAISED[what])
     return "still there"

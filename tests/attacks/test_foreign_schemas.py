@@ -1,6 +1,7 @@
-"""Hostile JSON Schemas: whatever another server writes into one, a check of it ends.
+"""Hostile JSON Schemas: a check by any schema of another server ends.
 
-Without the bounds of the checks most of these would take years, and until the timeout of the tests.
+Without the bounds of the checks, most of these checks would take years; the timeout of the tests
+would end them.
 """
 
 import math
@@ -27,7 +28,7 @@ NEARLY = "a" * 40 + "!"
 
 
 def doubled(keyword: str, leaf: dict[str, Any], levels: int = 60) -> dict[str, Any]:
-    """A small schema that is evaluated 2 ** levels times."""
+    """Return a small schema whose evaluation takes 2 ** levels steps."""
     definitions: dict[str, Any] = {"d0": leaf}
     for level in range(1, levels):
         definitions[f"d{level}"] = {keyword: [{"$ref": f"#/$defs/d{level - 1}"}] * 2}
@@ -85,7 +86,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_check_ends(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_by_a_hostile_schema_ends(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anabranch._schemas.foreign.SHARE", 0.02)
     schema, value = HOSTILE[case]
     with suppress(UnusableSchemaError):
@@ -97,7 +98,7 @@ def test_a_check_ends(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ("schema", "value", "reason"),
     [
         ({"pattern": "^[a-z]+$"}, "ABC", "'ABC' does not match '^[a-z]+$'"),
-        ({"pattern": "^(?!b)"}, "b", None),  # an automaton cannot look ahead
+        ({"pattern": "^(?!b)"}, "b", None),  # an automaton has no lookahead
         ({"uniqueItems": True}, [1, 1.0], "[1, 1.0] has non-unique elements"),
         ({"uniqueItems": True}, [1, True, "1", None, [1], {"a": 1}], None),
         ({"uniqueItems": True}, [{"a": 1, "b": 2}, {"b": 2, "a": 1.0}], "non-unique"),
@@ -122,7 +123,7 @@ def test_a_long_reason_keeps_its_end() -> None:
     assert found.endswith("is not of type 'integer'")
 
 
-def test_no_reference_leads_out_of_the_process() -> None:
+def test_a_reference_never_leaves_the_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/schema"
@@ -140,8 +141,8 @@ def test_the_check_of_a_form_at_the_terminal_ends() -> None:
     assert field.read("aaa", required=True) == "aaa"
 
 
-async def test_a_result_of_another_server_holds_nothing_up() -> None:
-    """The pattern is checked on the event loop, which serves others, too."""
+async def test_a_result_of_another_server_does_not_block_the_event_loop() -> None:
+    """The pattern is checked on the event loop, which serves other calls as well."""
     schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": ENDLESS}}}
 
     async def listed(*_: object) -> types.ListToolsResult:
@@ -250,7 +251,7 @@ def test_without_patterns_and_references_the_bounded_check_agrees_with_jsonschem
     st.dictionaries(st.sampled_from(["$schema", "$id"]), ADDRESSES),
 )
 @examples(300, gate=40)
-def test_whatever_a_schema_is_the_check_ends_and_raises_nothing_else(
+def test_a_check_by_any_schema_ends_and_raises_no_other_error(
     definitions: dict[str, Any], schema: Any, value: Any, addresses: dict[str, str]
 ) -> None:
     whole = {**addresses, "$defs": definitions, "allOf": [schema]}
@@ -262,6 +263,6 @@ def test_whatever_a_schema_is_the_check_ends_and_raises_nothing_else(
 
 @given(PATTERNS, st.text("ab", max_size=2_000) | st.text(max_size=50))
 @examples(300, gate=40)
-def test_whatever_a_pattern_is_the_match_ends(pattern: str, text: str) -> None:
+def test_a_match_of_any_pattern_ends(pattern: str, text: str) -> None:
     matches(pattern, text)
     matches(pattern, text + "!")

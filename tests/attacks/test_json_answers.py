@@ -1,4 +1,4 @@
-"""The JSON in a model's reply: found in whatever is around it, and hostile replies take no longer."""
+"""The JSON value in a model's reply is found in any surrounding text, in linear time."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ FOUND = [
     f"Here it is:\n```JSON\n{ROME}\n```\nAs for [1], see {{notes}}.",
     f"<think>Is it {OSLO}? No.</think>{ROME}",
     f"<THINKING>\nIs it {OSLO}?\n</THINKING>\n\n```json\n{ROME}\n```",
-    f"Is it {OSLO}? No.\n</think>\n{ROME}",  # the template of the model has opened it
+    f"Is it {OSLO}? No.\n</think>\n{ROME}",  # the model's prompt template contains the opening tag
     f"As said in [1] and [2, 3], and {{}}: {ROME}.",
     f"{ROME}\nOnce more: {ROME}",
     f'I say "it is {{here}}": {ROME}',
@@ -40,7 +40,7 @@ NONE = [
     "",
     "I cannot do that.",
     '{"city": "Rome", "degrees": ',
-    f'{{"cards": [{ROME}, ',  # what is in a value that was cut is no answer
+    f'{{"cards": [{ROME}, ',  # a value inside a truncated value is no answer
     f'{{"card": {ROME}}}',
     f"<think>It could be {ROME}",
     '{"city": "Rome" "degrees": 4}',
@@ -49,7 +49,7 @@ NONE = [
 
 
 @pytest.mark.parametrize("text", FOUND, ids=repr)
-def test_the_one_value_that_fits_is_read_whatever_is_around_it(text: str) -> None:
+def test_the_only_fitting_value_is_read_from_any_text(text: str) -> None:
     assert answer_in(text, Card.model_validate_json) == Card(city="Rome", degrees=4)
 
 
@@ -60,12 +60,12 @@ def test_a_reply_without_a_value_that_fits_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [f"{ROME}{OSLO}", f"Either {ROME} or:\n```\n{OSLO}\n```"])
-def test_two_different_answers_are_none(text: str) -> None:
+def test_two_different_answers_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="the reply has several answers, and they differ"):
         answer_in(text, Card.model_validate_json)
 
 
-def test_a_text_that_has_the_tags_of_thinking_in_it_is_read() -> None:
+def test_a_text_with_thinking_tags_in_it_is_read() -> None:
     said = '{"city": "</think>", "degrees": 4}'
     for text in (said, f"Here: {said}"):
         assert answer_in(text, Card.model_validate_json).city == "</think>"
@@ -89,7 +89,7 @@ _prose = st.text(
 
 @examples(500, gate=50)
 @given(_prose, st.dictionaries(st.text(max_size=4), _json, min_size=1, max_size=3), _prose)
-def test_any_object_among_any_words_is_read(before: str, value: dict[str, Any], after: str) -> None:
+def test_an_object_in_any_text_is_read(before: str, value: dict[str, Any], after: str) -> None:
     for written in (json.dumps(value), json.dumps(value, indent=1, ensure_ascii=False)):
         read = answer_in(before + written + after, TypeAdapter(dict[str, Any]).validate_json)
         assert read == value
@@ -114,6 +114,6 @@ def test_any_object_among_any_words_is_read(before: str, value: dict[str, Any], 
     ],
 )
 def test_a_hostile_reply_of_a_megabyte_is_refused(pattern: str) -> None:
-    """In linear time: a quadratic reading would take until the tests are stopped."""
+    """Reading takes linear time. A quadratic reading would take until the tests' timeout."""
     with pytest.raises(ValidationError):
         answer_in(pattern * (1_000_000 // len(pattern)), Card.model_validate_json)

@@ -1,7 +1,7 @@
-"""Hostile Markdown in the page: the work grows as the text does, no deeper and no longer than the bounds say.
+"""Hostile Markdown in the page: the page's work grows linearly with the text, within its bounds.
 
-Work is counted, not timed: the characters that the renderer's regular expressions are given. Each text
-is a pattern that is repeated; twice the text is about twice the work.
+The tests count work instead of time: the characters that the renderer's regular expressions
+receive. Each text repeats a pattern, so twice the text should cause about twice the work.
 """
 
 import json
@@ -27,7 +27,7 @@ SMALL, LARGE = 24_000, 48_000
 Pattern = tuple[str, str, str]
 
 KNOWN: list[Pattern] = [
-    ("", ">", ""),  # each is a quote in the one before
+    ("", ">", ""),  # each is a quote inside the previous quote
     ("", "> ", "a"),
     ("", "- ", ""),
     ("", "* * ", ""),
@@ -60,7 +60,7 @@ def drawn_patterns(number: int) -> list[Pattern]:
 
 
 def read(patterns: list[Pattern], *sizes: int) -> dict[str, Any]:
-    """Return what the page's reader takes for each of the patterns, at each size."""
+    """Return the work of the page's reader for each pattern at each size."""
     asked = json.dumps([{"pattern": each, "sizes": sizes} for each in patterns])
     with as_file(files("anabranch.chat._web") / "page") as page:
         done = node(
@@ -84,11 +84,15 @@ def test_twice_the_text_is_twice_the_work(patterns: list[Pattern]) -> None:
             assert each["failures"] == [], pattern
             assert each["whole"], pattern
             assert each["longest"] <= found["PIECE"], pattern
-            assert each["deepest"] <= 2 * found["DEEPEST"] + 2, pattern  # of blocks, then inside
-        assert large["steps"] <= 3 * small["steps"] + SMALL, pattern  # quadratic is four times
+            assert each["deepest"] <= 2 * found["DEEPEST"] + 2, (
+                pattern
+            )  # of blocks first, then of inline elements
+        assert large["steps"] <= 3 * small["steps"] + SMALL, (
+            pattern
+        )  # quadratic work would be four times as much
 
 
-def test_a_text_of_any_length_is_shown_and_no_more_than_the_bound_of_it_is_read() -> None:
+def test_a_long_text_is_shown_and_read_only_up_to_the_bound() -> None:
     patterns = [each for each in KNOWN if len(each[0]) < SMALL]
     found = read(patterns, 500_000, 1_000_000)
     for pattern, (half, whole) in zip(patterns, found["results"], strict=True):

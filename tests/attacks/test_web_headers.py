@@ -1,7 +1,7 @@
-"""What a request to the web application carries beside its body: whatever that is, the reply is a refusal or an answer.
+"""Hostile queries, headers and cookies of a request: the web application always replies.
 
-Cookies are those of all ports of a host, so most of them are other applications'. The bytes are
-handed to the application as a server would, which has decoded none of them.
+A browser sends the cookies of all ports of a host, so most cookies belong to other applications.
+The tests give the application undecoded bytes, as a server does.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ def application() -> Any:
 async def requested(
     app: Any, headers: Sequence[Header], *, path: str = "/threads", query: bytes = b""
 ) -> tuple[int, dict[bytes, bytes]]:
-    """Return the status and the headers of the reply; what the application raises, the test does."""
+    """Return the status and headers of the reply; an exception of the application reaches the test."""
     sent = asyncio.Queue[Any]()
     scope: dict[str, Any] = {
         "type": "http",
@@ -95,7 +95,7 @@ async def requested(
     async def receive() -> Any:
         if unread:
             return unread.pop()
-        await begun.wait()  # a client that leaves before is sent nothing
+        await begun.wait()  # a client that left earlier would receive no reply
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
@@ -158,7 +158,7 @@ def test_with_the_token_every_request_is_answered(
 
 
 @pytest.mark.parametrize("origin", ORIGINS, ids=repr)
-async def test_an_origin_that_is_not_ours_is_refused_in_one_line_of_log(
+async def test_a_foreign_origin_is_refused_with_one_line_in_the_log(
     origin: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -170,7 +170,7 @@ async def test_an_origin_that_is_not_ours_is_refused_in_one_line_of_log(
 
 
 @pytest.mark.parametrize("scheme", [b"http", b"https"])
-async def test_the_origin_of_the_page_itself_is_let_through(scheme: bytes) -> None:
+async def test_the_origin_of_the_page_is_accepted(scheme: bytes) -> None:
     app = application()
     headers = [(b"host", HOST), (b"origin", scheme + b"://" + HOST)]
     own = (b"cookie", await cookie_of(app))

@@ -1,8 +1,8 @@
-"""Whatever a tool raises, wherever, ends its call with an error, and the server goes on.
+"""Any exception of a tool, at any place, ends its call with an error, and the server continues.
 
-Each place of ``raising.py`` is tried with each exception in this process, and over each edge in the long
-run; the gate tries some of the places over the edges. That the process is still there is what the last
-call of a test shows; a test that fails here may end pytest with it.
+Each place in ``raising.py`` is tried with each exception in this process, and over each edge in the
+long run. The gate tries some of the places over the edges. The last call of each test shows that
+the process still runs. A failing test may end pytest as well.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ FIRST = {
     "cleanup after suspension",
     "validator of an answer",
 }
-"""The places that differ over the edges: what is raised leaves the body, or the edge's own work."""
+"""The places whose handling differs between edges: the exception leaves the body, or the edge's work."""
 AT_AN_EDGE = pytest.mark.parametrize(
     "where",
     [pytest.param(each, marks=() if each in FIRST else pytest.mark.long) for each in PLACES],
@@ -52,7 +52,7 @@ def impatient() -> Generator[None]:
 
 @pytest.fixture
 async def unretrieved() -> AsyncIterator[None]:
-    """What no one awaits is reported by the loop; that is no failure here."""
+    """Ignore the loop's reports of exceptions that no task awaits; they are no failures here."""
     loop = asyncio.get_running_loop()
     before = loop.get_exception_handler()
     loop.set_exception_handler(lambda _loop, _context: None)
@@ -66,7 +66,7 @@ def answer(request: object) -> Any:
 
 @pytest.mark.parametrize("replay", [True, False], ids=["replayed", "live"])
 @pytest.mark.parametrize("where", PLACES)
-async def test_in_this_process_it_is_an_exception(where: str, replay: bool) -> None:
+async def test_an_exception_of_a_body_reaches_a_direct_caller(where: str, replay: bool) -> None:
     for what in RAISED:
         client = MockClient(elicits=answer)
         with pytest.raises(Exception):  # noqa: B017, PT011 - any, but no other BaseException
@@ -82,7 +82,9 @@ def accept(_: object) -> types.ElicitResult:
 @pytest.mark.parametrize("store", [None, "memory:"])
 @pytest.mark.parametrize("era", ERAS)
 @AT_AN_EDGE
-async def test_over_mcp_a_result_says_so(where: str, era: str, store: str | None) -> None:
+async def test_a_result_over_mcp_reports_an_exception(
+    where: str, era: str, store: str | None
+) -> None:
     async with connected(serving(raises, store=store), era, Answers(accept)) as client:
         for what in RAISED:
             result = await client.call_tool("raises", arguments(what, where))
@@ -121,7 +123,7 @@ async def test_a_saga_ends_with_an_error(where: str) -> None:
 
 
 @AT_AN_EDGE
-async def test_an_agents_turn_goes_on_with_the_error(where: str) -> None:
+async def test_an_agents_turn_continues_with_the_error(where: str) -> None:
     for what in RAISED:
 
         def decide(request: SampleRequest, what: str = what) -> SampleReply:

@@ -1,4 +1,4 @@
-"""A tool that uses a bit of everything, and its calls round by round, without a transport."""
+"""A tool that uses most features, and a way to run its calls round by round without a transport."""
 
 import asyncio
 from typing import Any
@@ -38,7 +38,7 @@ async def side(ctx: BranchContext, number: int) -> str:
 
 @tool(elicits=[GO])
 async def busy(ctx: BranchContext, number: int) -> str:
-    """Ask and do several things, in three rounds."""
+    """Ask and run several steps, in three rounds."""
     brought = await ctx.step(bring, f"{number}", undo=take_back)
     left, right = await ctx.gather(ctx.branch(side, number), ctx.branch(side, -number))
     await ctx.notify("half done")
@@ -72,7 +72,7 @@ JOB = Job(busy, {"number": 1}, Host(Capabilities()), _nowhere)
 
 
 async def play(calls: CallService) -> int:
-    """Play a call to its end; return how many rounds it took."""
+    """Run a call to its end; return its number of rounds."""
     journal, asked = calls.new(), dict[str, str]()
     for number in range(1, 10):
         answers = {step_id: ANSWERS[kind] for step_id, kind in asked.items()}

@@ -44,13 +44,13 @@ async def server(folder: Path) -> AsyncGenerator[tuple[str, httpx2.AsyncClient]]
 
 
 class Reader:
-    """A connection that follows the thread, and reads when it is asked to."""
+    """A connection that follows the thread, and reads only on request."""
 
     def __init__(self, url: str) -> None:
         self._port = int(url.rpartition(":")[2])
 
     async def open(self) -> None:
-        # The smaller what the system stores for it is, the sooner it holds up the server.
+        # A small receive buffer makes the stalled reader slow the server's writes earlier.
         self._reader, self._writer = await asyncio.open_connection(
             "127.0.0.1", self._port, limit=2**12
         )
@@ -61,7 +61,7 @@ class Reader:
             pass
 
     async def ids(self, last: int) -> list[int]:
-        """Return the numbers of what it is sent, up to the last."""
+        """Return the numbers of the received events, up to ``last``."""
         found: list[int] = []
         while not found or found[-1] < last:
             line = await self._line()
@@ -95,8 +95,8 @@ async def test_all_readers_of_one_conversation_get_every_event(tmp_path: Path) -
             await reader.close()
 
 
-async def test_readers_that_stop_reading_hold_up_no_one_and_little_memory(tmp_path: Path) -> None:
-    """They hold what fits into a batch and into their sockets; the rest stays in the store."""
+async def test_stalled_readers_delay_no_other_reader_and_take_little_memory(tmp_path: Path) -> None:
+    """Stalled readers keep only one batch and their sockets' buffers; the store has the other events."""
     async with server(tmp_path) as (url, client):
         readers = [Reader(url) for _ in range(STALLED)]
         for reader in readers:
@@ -104,7 +104,9 @@ async def test_readers_that_stop_reading_hold_up_no_one_and_little_memory(tmp_pa
         await run(client, message("hello", run="r0"))
         gc.collect()
         tracemalloc.start()
-        events = await run(client, message("much", run="r1"))  # they do not read meanwhile
+        events = await run(
+            client, message("much", run="r1")
+        )  # the stalled readers do not read during this run
         grown, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         streamed = WORDS * len(WORD)

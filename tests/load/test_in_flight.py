@@ -1,4 +1,4 @@
-"""Many calls at the same time on one process: each gets its own result, and none fails."""
+"""Many simultaneous calls in one process: each gets its result, and none fails."""
 
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from tests.randomised import LONG
 
 AT_ONCE = 1000 if LONG else 50
 STORED = 200 if LONG else 20
-"""With a store each of them holds a lease, and renews it all the time."""
+"""With a store, each call holds a lease and renews it repeatedly."""
 
 
 class Gate:
-    """Opens when everybody is there."""
+    """Opens when all calls have arrived."""
 
     def __init__(self, number: int) -> None:
         self._missing = number
@@ -35,7 +35,7 @@ class Gate:
     ("era", "number", "stored"),
     [(HANDSHAKE, AT_ONCE, False), (MODERN, AT_ONCE, False), (MODERN, STORED, True)],
 )
-async def test_many_calls_are_in_flight(
+async def test_many_simultaneous_calls_succeed(
     era: str, number: int, stored: bool, tmp_path: Path
 ) -> None:
     gate = Gate(number)
@@ -46,7 +46,7 @@ async def test_many_calls_are_in_flight(
 
     @tool(elicits=[GO])
     async def crowd(ctx: BranchContext, number: int) -> str:
-        """Wait for all the others, and ask."""
+        """Wait for all other calls, and ask."""
         met = await ctx.step(meet, number)
         answer = await ctx.elicit(GO, f"On from {met}?")
         return f"{met} {answer.action}"
@@ -60,7 +60,9 @@ async def test_many_calls_are_in_flight(
 
         async def call(mine: int) -> None:
             result = results[mine] = await client.call_tool("crowd", {"number": mine})
-            assert not result.is_error, text_of(result)  # or the others would wait for it
+            assert not result.is_error, text_of(
+                result
+            )  # fail early: the other calls would wait for this one
 
         async with anyio.create_task_group() as group:
             for mine in range(number):

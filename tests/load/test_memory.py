@@ -1,6 +1,6 @@
-"""Law 9: nothing grows without bound. What a call needed is gone when it is over.
+"""Law 9: memory stays bounded, and a call's objects are freed when the call is over.
 
-The long run measures the resident memory, too, and prints what was measured.
+The long run also measures the resident memory, and prints its measurements.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from tests.mcp.harness import ERAS, Answers, accept, connected, echo, serving
 from tests.randomised import LONG, times
 
 OF_A_CALL = ("anabranch._engine.", "anabranch._durable.")
-"""The rooms whose objects a call is made of."""
+"""The packages whose objects make up a call."""
 ROUNDS = times(5_000, gate=600)
 SLACK = ROUNDS // 2
-"""Objects of any kind that caches and pools may add meanwhile; fewer than there are calls."""
+"""Objects of any kind that caches and pools may add during the test; fewer than there are calls."""
 
 
 def alive() -> Counter[str]:
-    """How many objects there are of each kind that a call is made of."""
+    """Return the number of objects of each kind that a call consists of."""
     gc.collect()
     there = cast("list[object]", gc.get_objects())
     kinds = [type(thing) for thing in there]
@@ -48,7 +48,7 @@ class Measured(NamedTuple):
 
 
 async def measure(service: CallService, rounds: int) -> Measured:
-    """Play calls for at least so many rounds; return what is there then."""
+    """Run calls for at least ``rounds`` rounds; return the remaining objects and memory."""
     done = 0
     while done < rounds:
         done += await play(service)
@@ -57,13 +57,13 @@ async def measure(service: CallService, rounds: int) -> Measured:
 
 
 def megabytes() -> float:
-    """The memory that is resident now, not at its peak."""
+    """Return the currently resident memory, not its peak."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_server_holds_nothing_of_calls_that_are_over(era: str) -> None:
+async def test_a_server_frees_the_objects_of_finished_calls(era: str) -> None:
     answers = Answers(elicit=lambda _: accept(on=True), sample=echo)
     async with connected(serving(busy), era, answers) as client:
         for _ in range(20):
@@ -77,7 +77,7 @@ async def test_a_server_holds_nothing_of_calls_that_are_over(era: str) -> None:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-async def test_memory_is_flat_however_many_rounds_there_were(
+async def test_memory_stays_constant_over_many_rounds(
     stored: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = open_store(f"sqlite:///{tmp_path}/calls.db?synchronous=normal")

@@ -1,11 +1,11 @@
-"""A TARGET whose tools ask: more than one request may, and what only their caller may know."""
+"""A TARGET whose tools ask questions with content that only their caller may know."""
 
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 
 QUESTIONS = 12
-"""More than one request may ask."""
+"""More questions than one request may ask."""
 
 
 class Reply(BaseModel):
@@ -14,7 +14,7 @@ class Reply(BaseModel):
 
 @tool
 async def survey(ctx: BranchContext, about: str, *, forms: bool = True) -> str:
-    """Ask about something, again and again; ``forms`` is for the client."""
+    """Ask several questions about something; ``forms`` is an argument for the client."""
     await ctx.step(about.upper)
     asked = QUESTIONS if forms else 1
     replies = [await ctx.elicit(Reply, f"What of {about}, {n}?") for n in range(asked)]

@@ -1,20 +1,21 @@
-"""What one person can find out of another's, or change: every operation, driven with the other's ids.
+"""Attacks one user's data as another user: runs every operation with the other user's ids.
 
-An id of another person must be answered as one that was never used, and no answer may have a word of
-what they wrote, or an id of theirs. The gate tries each operation and each of its parameters once, with
-the id that belongs there; the long run tries each form of an operation with ids of every kind.
+The product must answer an id of another user like an id that was never used. No answer may contain
+a word that the other user wrote, or one of the other user's ids. The gate tries each operation and
+parameter once, with the matching id. The long run tries each form of an operation with ids of every
+kind.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from tests.owners.people import (
+from tests.owners.users import (
     Answer,
     Parameter,
-    Person,
     Surface,
     Use,
+    User,
     first_of,
     leaves,
     never,
@@ -26,24 +27,24 @@ from tests.owners.people import (
 from tests.randomised import LONG, SEED, times
 
 SHOWN = 300
-"""Characters of an answer that a finding shows."""
+"""Maximum characters of an answer that a finding shows."""
 
 
-async def use(surface: Surface, person: Person, operation: str, given: Mapping[str, Any]) -> Answer:
-    """Let a person use an operation, and record it."""
+async def use(surface: Surface, user: User, operation: str, given: Mapping[str, Any]) -> Answer:
+    """Let a user perform an operation, and record the use."""
     sent = renewed(given)
-    answer = await surface.do(person, operation, sent)
-    person.uses.append(Use(operation, sent, answer))
+    answer = await surface.do(user, operation, sent)
+    user.uses.append(Use(operation, sent, answer))
     return answer
 
 
 async def use_the_rest(
-    surface: Surface, person: Person, story: str, *, beside: Collection[str] = ()
+    surface: Surface, user: User, story: str, *, beside: Collection[str] = ()
 ) -> None:
-    """Use what the product has, and ``story`` does not know of; ``beside`` what is always refused."""
+    """Use the operations that ``story`` does not use, except ``beside``, which are always refused."""
     for operation in surface.operations():
-        if not person.done(operation) and operation not in beside:
-            answer = await use(surface, person, operation, surface.sample(person, operation))
+        if not user.done(operation) and operation not in beside:
+            answer = await use(surface, user, operation, surface.sample(user, operation))
             assert answer.is_done, (
                 f"{operation} is new here, and what it takes could not be guessed: it answers"
                 f" {answer.whole!r}. Let {story} use it, so that it is driven with the ids of others."
@@ -51,14 +52,14 @@ async def use_the_rest(
 
 
 BYTES = ("source", "value")
-"""The end of the place of a file's bytes, which no id can be: the answer tells the kind of the file."""
+"""The last keys of the place of a file's bytes. The bytes cannot be an id: the answer tells the file's type."""
 
 
 class Attack:
-    """What ``other`` does with the ids of ``owner``."""
+    """Attacks the data of ``owner`` as ``other``."""
 
     def __init__(
-        self, surface: Surface, owner: Person, other: Person, ids: Mapping[str, Sequence[str]]
+        self, surface: Surface, owner: User, other: User, ids: Mapping[str, Sequence[str]]
     ) -> None:
         self.found: list[str] = []
         self._surface = surface
@@ -71,10 +72,11 @@ class Attack:
         self._later: list[tuple[str, Mapping[str, Any], Parameter]] = []
 
     async def run(self, only: Collection[str] = (), *, as_used: Collection[str] = ()) -> list[str]:
-        """Drive every operation, or some; return what was found.
+        """Attack by every operation, or by ``only`` some; return the findings.
 
-        Those of ``as_used`` are done as each of the two has done them, and with no other ids.
-        What takes any text is done last, since it may be a name: then there is something of that name.
+        Operations in ``as_used`` run only as each of the two users ran them, without foreign ids.
+        Parameters that accept any text come last: the text may be a name, and then the operation
+        creates an object of that name.
         """
         every = self._surface.operations()
         operations = {name: known for name, known in every.items() if not only or name in only}
@@ -94,16 +96,16 @@ class Attack:
         return self.found
 
     async def _do(
-        self, operation: str, given: Mapping[str, Any], person: Person | None = None
+        self, operation: str, given: Mapping[str, Any], user: User | None = None
     ) -> Answer:
-        return await self._surface.do(person or self._other, operation, renewed(given))
+        return await self._surface.do(user or self._other, operation, renewed(given))
 
-    def _stranger(self) -> Person:
-        """Somebody who has done nothing before."""
-        return Person(f"stranger {self._random.random()}", self._other.word)
+    def _stranger(self) -> User:
+        """Return a user without any earlier use."""
+        return User(f"stranger {self._random.random()}", self._other.word)
 
     async def _with_each_id(self, operation: str, known: Sequence[Parameter]) -> None:
-        """Put ids of the owner into one parameter after the other; the rest is the other's own."""
+        """Put ids of the owner into one parameter after the other; the other arguments are the attacker's."""
         own = [each.given for each in first_of(self._other.done(operation))]
         tried: set[Parameter] = set()
         for given in own or [{}]:
@@ -115,7 +117,7 @@ class Attack:
     async def _with_ids_at(
         self, operation: str, given: Mapping[str, Any], place: Parameter
     ) -> None:
-        """Compare ids of the owner there; where any text is accepted, leave that for later."""
+        """Compare the answers to ids of the owner at ``place``; postpone parameters that accept any text."""
         for name in self._ids_at(operation, place):
             unknown = never(name, self._random)
             nowhere = await self._do(operation, with_text(given, place, unknown))
@@ -126,25 +128,25 @@ class Attack:
             self._compare(operation, place, (there, name), (nowhere, unknown))
 
     def _ids_at(self, operation: str, place: Parameter) -> list[str]:
-        """Return the id that the owner has given there, if any; else, and in the long run, some of each kind."""
+        """Return the id that the owner used there, if any; otherwise, or in the long run, ids of each kind."""
         own = self._owns_at(operation, place)
         return own if own and not LONG else list(dict.fromkeys([*own, *self._chosen()]))
 
     def _owns_at(self, operation: str, place: Parameter) -> list[str]:
-        """Return the first id that the owner has given there, if any, be it refused."""
+        """Return the first id that the owner used there, even in a refused use."""
         uses = [use for use in self._owner.uses if use.operation == operation]
         given = (leaf for use in uses for leaf in leaves(use.given))
         return [text for at, text in given if at == place and text in self._every][:1]
 
     def _chosen(self) -> list[str]:
-        """Return some ids of each kind, others each time."""
+        """Return some ids of each kind, different ones each time."""
         some = times(1)
         return [
             each for kind in self._kinds for each in self._random.sample(kind, min(len(kind), some))
         ]
 
     def _some(self, operation: str, place: Parameter) -> list[str]:
-        """Return the id that the owner has given there, and some others; in the gate one."""
+        """Return the id that the owner used there, and some others; in the gate, only one id."""
         own, chosen = self._owns_at(operation, place), self._chosen()
         others = self._random.sample(chosen, min(len(chosen), times(2, gate=1)))
         return list(dict.fromkeys([*own, *others]))[: None if LONG else 1]
@@ -152,7 +154,7 @@ class Attack:
     async def _compare_as_strangers(
         self, operation: str, given: Mapping[str, Any], place: Parameter, name: str
     ) -> None:
-        """Compare as two who have done nothing before, if that needs nothing of the other's own."""
+        """Compare the answers to two new users, if the operation needs no other ids of the attacker."""
         unknown, one, another = never(name, self._random), self._stranger(), self._stranger()
         nowhere = await self._do(operation, with_text(given, place, unknown), another)
         if not nowhere.is_done:
@@ -168,14 +170,14 @@ class Attack:
         there: tuple[Answer, str],
         nowhere: tuple[Answer, str],
     ) -> None:
-        """Compare the answer to an id of the owner with that to one that was never used."""
+        """Compare the answer to an id of the owner with the answer to an id that was never used."""
         (answer, name), (other, unknown) = there, nowhere
         where = f"with {name} as {'.'.join(map(str, place))}"
         self._differ(operation, where, (answer, [name]), (other, [unknown]))
         self._look(operation, answer, where, [name])
 
     async def _as_the_owner(self, theirs: Use) -> None:
-        """Do what the owner has done, as one who has done nothing before."""
+        """Repeat a use of the owner as a new user."""
         given = replaced(theirs.given, {self._owner.word: self._other.word})
         used = {each for _, text in leaves(given) for each in self._every if each in text}
         texts = {each: never(each, self._random) for each in used}
@@ -200,7 +202,7 @@ class Attack:
             )
 
     def _look(self, operation: str, answer: Answer, where: str, sent: Collection[str] = ()) -> None:
-        """Look for what is the owner's, and was not sent by the other."""
+        """Report the owner's data in an answer, except texts that the other user sent."""
         for each in (self._owner.word, *self._every):
             if each in answer.whole and not any(each in name for name in (*sent, *self._sent)):
                 around, whose = _around(answer.whole, each), self._owner.name
@@ -216,7 +218,7 @@ def _around(text: str, word: str) -> str:
 
 
 def _differing(one: str, other: str) -> str:
-    """The first place where two texts differ, in both."""
+    """Return the first place at which two texts differ, in both."""
     same = next(
         (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), 0
     )

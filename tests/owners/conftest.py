@@ -1,17 +1,17 @@
-"""Two people in one chat application, who have used all of it, for the tests of a file."""
+"""Two users of one chat application, who have used all its operations, for the tests of a file."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
-from tests.owners.web_story import TwoPeople, two_people
+from tests.owners.web_story import TwoUsers, two_users
 from tests.postgres import Server
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for what the application needs."""
+    """Return a folder for the application's files."""
     return tmp_path_factory.mktemp("owners")
 
 
@@ -19,7 +19,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)]
 )
 def url(request: pytest.FixtureRequest, folder: Path) -> str:
-    """The URL of a new store that can be opened several times, as processes do."""
+    """Return the URL of a new store that several processes can open."""
     if request.param == "postgresql":
         server: Server = request.getfixturevalue("postgres")
         return server.new_url()
@@ -27,8 +27,8 @@ def url(request: pytest.FixtureRequest, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-async def here(url: str, folder: Path) -> AsyncGenerator[TwoPeople]:
-    """Two people; no test changes what is theirs, but the last of a file."""
+async def here(url: str, folder: Path) -> AsyncGenerator[TwoUsers]:
+    """Yield the two users; only the last test of a file may change their data."""
     with pytest.MonkeyPatch.context() as patch:
-        async with two_people(url, folder, patch) as both:
+        async with two_users(url, folder, patch) as both:
             yield both

@@ -1,6 +1,7 @@
-"""What the routes of an application read of a request: names of its query and headers, models of its body.
+"""Records which parts of a request an application's routes read: query, headers, fields of the body.
 
-Starlette's route table has the parameters of a path alone; the others are noted as the routes read them.
+Starlette's route table lists only the parameters of a path. This module records the other
+parameters as the routes read them.
 """
 
 import sys
@@ -13,11 +14,11 @@ from pydantic import BaseModel
 from starlette.requests import HTTPConnection, Request
 
 PROTOCOL = {"accept", "accept-encoding", "content-type", "if-none-match"}
-"""Headers that say how to answer, and name nothing."""
+"""Headers that control the form of an answer, and name no data."""
 
 
 class _Noted(Mapping[str, str]):
-    """A mapping, and the names that were looked up in it."""
+    """A mapping that records the names that are looked up in it."""
 
     def __init__(self, given: Any, names: set[str]) -> None:
         self._given = given
@@ -38,7 +39,7 @@ class _Noted(Mapping[str, str]):
 
 
 class Reads:
-    """What each endpoint has read."""
+    """Records the parameters that each endpoint has read."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.query: dict[Any, set[str]] = defaultdict(set)
@@ -56,7 +57,7 @@ class Reads:
 
         def noted(request: HTTPConnection) -> Any:
             value = given.fget(request)
-            route = request.scope.get("endpoint")  # none yet where the middleware reads
+            route = request.scope.get("endpoint")  # ``None`` if a middleware reads
             return value if route is None else _Noted(value, notes[route])
 
         patch.setattr(HTTPConnection, name, property(noted))
@@ -80,7 +81,7 @@ class Reads:
         patch.setattr(Request, "stream", streamed)
 
     def of(self, endpoint: Any) -> Iterator[tuple[str, str]]:
-        """The parameters that an endpoint is known to read beside its path."""
+        """Yield the parameters that an endpoint is known to read, without those of its path."""
         yield from (("query", name) for name in sorted(self.query[endpoint]))
         named = self.headers[endpoint]
         yield from (("headers", name) for name in sorted(named) if name.lower() not in PROTOCOL)

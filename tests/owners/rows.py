@@ -1,4 +1,4 @@
-"""Every row of a store: what a person has there, before and after others have been at work."""
+"""Reads every row of a store, to compare a user's rows before and after other users' work."""
 
 import re
 import sqlite3
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 import psycopg
 
 RENEWED = ("leased_until", "due")
-"""Columns that a running process writes again and again."""
+"""Columns that a running process updates repeatedly."""
 SEARCH = re.compile(r"VIRTUAL|_(data|idx|docsize|config|content)\b", re.IGNORECASE)
 
 
 def rows_of(url: str) -> Counter[str]:
-    """Every row of every table, as text, and how often it is there."""
+    """Return every row of every table as text, with its count."""
     found = (
         _of_sqlite(url.removeprefix("sqlite:///"))
         if url.startswith("sqlite")

@@ -1,4 +1,4 @@
-"""``anabranch chat`` as a surface: its commands, as the table of them lists them, in one conversation each."""
+"""``anabranch chat`` as a surface: its commands, as its table lists them, each in a new conversation."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -8,11 +8,11 @@ from anabranch.agents import Agent
 from anabranch.chat import COMMANDS, Session, enter
 from anabranch.testing import MockModel
 from anabranch.tree import TreeStore
-from tests.owners.people import Answer, Parameter, Person
+from tests.owners.users import Answer, Parameter, User
 from tests.owners.web import decide
 
 SAID = "hello"
-"""What is a message of the terminal's conversations."""
+"""The message of each conversation in the terminal."""
 
 
 class TerminalSurface:
@@ -23,17 +23,17 @@ class TerminalSurface:
         self._numbers = count(1)
 
     def operations(self) -> Mapping[str, Sequence[Parameter]]:
-        """The commands, each of which is given the rest of its line."""
+        """Return the commands; each has one parameter, the rest of its line."""
         return {f"/{name}": [("rest",)] for name in COMMANDS}
 
-    def sample(self, person: Person, operation: str) -> dict[str, Any]:
-        """Words for as many arguments as a command must have."""
+    def sample(self, user: User, operation: str) -> dict[str, Any]:
+        """Return words for the required arguments of a command."""
         return {"rest": " ".join(["none"] * COMMANDS[operation[1:]].min_arguments)}
 
-    async def do(self, person: Person, operation: str, given: dict[str, Any]) -> Answer:
-        """Say something in a new conversation, and type a command."""
+    async def do(self, user: User, operation: str, given: dict[str, Any]) -> Answer:
+        """Send a message in a new conversation, then type a command."""
         agent = Agent(self._store, MockModel(decide))
-        session = Session(agent, thread_id=person.fresh("thread"))
+        session = Session(agent, thread_id=user.fresh("thread"))
         await session.start()
         await enter(session, SAID)
         shown = await enter(session, f"{operation} {given.get('rest', '')}".rstrip())

@@ -1,4 +1,4 @@
-"""Two people in one chat application: no tool of its agent shows one what is the other's."""
+"""With two users in one chat application, no tool of the agent shows one user the other's data."""
 
 import json
 
@@ -6,17 +6,17 @@ import pytest
 
 from anabranch.folding import BranchService
 from tests.owners.attack import Attack, use, use_the_rest
-from tests.owners.people import Person, ids_of
 from tests.owners.rows import rows_about, rows_of
+from tests.owners.users import User, ids_of
 from tests.owners.web import IN_BRANCH, MOUNTED, ToolSurface
-from tests.owners.web_story import TwoPeople
+from tests.owners.web_story import TwoUsers
 from tests.randomised import LONG
 
 STORY = "tests/owners/test_agent_tools.py"
 
 
-async def use_every_tool(tools: ToolSurface, me: Person) -> None:
-    """Use each of the agent's tools, as a model does that was asked to."""
+async def use_every_tool(tools: ToolSurface, me: User) -> None:
+    """Use each of the agent's tools, as a model does when its user asks."""
     note = {"title": "Regatta", "description": "On a regatta", "content": "Row the regatta."}
     story: dict[str, dict[str, object]] = {
         "memory_record": {name: me.text(text) for name, text in note.items()},
@@ -40,22 +40,22 @@ async def use_every_tool(tools: ToolSurface, me: Person) -> None:
 
 
 @pytest.fixture(scope="module")
-async def used(here: TwoPeople) -> tuple[ToolSurface, Person, Person]:
-    """The tools that ``GET /tools`` lists, and both people who have used them all, Ann first."""
+async def used(here: TwoUsers) -> tuple[ToolSurface, User, User]:
+    """Return the tools that ``GET /tools`` lists, and both users, who have used all tools; Ann was first."""
     listed = await here.web.do(here.bo, f"GET {MOUNTED}/tools", {})
     tools = ToolSurface(here.web, json.loads(listed.text))
     here.gates.closed[here.ann.word].set()
-    bo, ann = (Person(each.name, each.word) for each in (here.bo, here.ann))
+    bo, ann = (User(each.name, each.word) for each in (here.bo, here.ann))
     for each in (bo, ann):
         await use_every_tool(tools, each)
     ann.uses += here.ann.uses
     return tools, ann, bo
 
 
-async def test_nothing_of_one_person_reaches_another_by_a_tool_of_the_agent(
-    here: TwoPeople, used: tuple[ToolSurface, Person, Person]
+async def test_no_tool_of_the_agent_shows_data_of_another_user(
+    here: TwoUsers, used: tuple[ToolSurface, User, User]
 ) -> None:
-    """Every tool, in a conversation and in a branch, with ids of the routes and of the tools."""
+    """Try every tool, in a conversation and in a branch, with ids from the routes and the tools."""
     tools, ann, bo = used
     before = rows_about(rows_of(here.url), [ann.word])
     in_branch = [each for each in tools.operations() if each.endswith(IN_BRANCH)]
@@ -73,8 +73,8 @@ def of_all(branches: BranchService, principal: str) -> BranchService:
     return branches
 
 
-async def test_without_the_owner_of_branches_it_is_found(
-    here: TwoPeople, used: tuple[ToolSurface, Person, Person], monkeypatch: pytest.MonkeyPatch
+async def test_the_attack_finds_branches_without_an_owner(
+    here: TwoUsers, used: tuple[ToolSurface, User, User], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools, ann, bo = used
     monkeypatch.setattr(BranchService, "of", of_all)

@@ -1,4 +1,4 @@
-"""A terminal beside an application with users: its chat is a person's own, other commands are the operator's."""
+"""The command line next to an application with users: a chat sees no user's data, the operator's commands do."""
 
 import json
 from collections import Counter
@@ -12,16 +12,16 @@ from anabranch.cli import main
 from anabranch.stores import open_tree_store
 from tests.cli.command_tree import commands_with
 from tests.owners.attack import Attack
-from tests.owners.people import Person, ids_of
 from tests.owners.rows import rows_about, rows_of
 from tests.owners.terminal import TerminalSurface
+from tests.owners.users import User, ids_of
 from tests.owners.web import MOUNTED, said
-from tests.owners.web_story import TwoPeople
+from tests.owners.web_story import TwoUsers
 
 SERVE = {"serve", "web", "dev", "worker"}
-"""They serve people, who are told apart by what is served: see the tests beside this one."""
+"""Commands that serve users; the other tests of this folder cover them."""
 OWN = {"chat"}
-"""They are one person's: what belongs to a principal does not exist for them."""
+"""Commands of one local user, for whom a principal's data does not exist."""
 READ = {
     "browse": [],
     "calls list": [],
@@ -38,7 +38,7 @@ READ = {
     "work list": [],
     "work show": ["held"],
 }
-"""The operator's, who sees what is anybody's: what each is given."""
+"""Commands by which the operator reads all users' data, with their arguments."""
 CHANGE = {
     "calls undo": ["call_", "target", "--yes"],
     "memory forget": ["mem_"],
@@ -48,15 +48,15 @@ CHANGE = {
     "work retry": ["held"],
     "work cancel": ["held"],
 }
-"""The operator's, too: each changes what it names, and nothing else. What it is given is Bo's."""
+"""Commands by which the operator changes only the named data; their arguments name data of Bo."""
 FOR_ALL = {"memory distill"}
-"""The operator's, who lets a model learn for everyone."""
+"""Commands by which the operator lets a model learn for all users."""
 REFUSED = {"browse": 2, "work retry": 1}
-"""One needs a terminal; and nothing of Bo's waits for a worker, for the other to call one."""
+"""Exit statuses of refusals: ``browse`` needs a terminal, and no run of Bo waits for a worker to retry."""
 TARGET = str(Path(__file__).parents[2] / "tests" / "chat" / "web.py")
 
 
-def test_every_command_with_a_store_is_known_here() -> None:
+def test_these_tests_cover_every_command_with_a_store() -> None:
     known = {*SERVE, *OWN, *READ, *CHANGE, *FOR_ALL}
     found = {*commands_with("--store")}
     assert found == known, (
@@ -65,8 +65,8 @@ def test_every_command_with_a_store_is_known_here() -> None:
     )
 
 
-async def test_a_chat_refuses_the_conversation_of_a_principal_and_last_is_none(
-    here: TwoPeople, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def test_a_chat_refuses_the_conversation_of_a_principal_and_finds_no_last_one(
+    here: TwoUsers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = here.url
     lines = tmp_path / "lines"
@@ -87,7 +87,7 @@ async def test_a_chat_refuses_the_conversation_of_a_principal_and_last_is_none(
 
 
 async def test_the_commands_of_the_operator_show_the_data_of_all_and_change_only_the_named_data(
-    here: TwoPeople, capsys: pytest.CaptureFixture[str]
+    here: TwoUsers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = here.url
     ids = ids_of(here.ann, here.bo.uses)
@@ -113,8 +113,8 @@ async def test_the_commands_of_the_operator_show_the_data_of_all_and_change_only
         assert_unchanged(before, rows_of(url), name)
 
 
-async def of_bo(here: TwoPeople) -> dict[str, str]:
-    """What there is of Bo's, and a run of his that is in progress."""
+async def of_bo(here: TwoUsers) -> dict[str, str]:
+    """Return ids of Bo's data, among them a run in progress."""
     bo, ids = here.bo, ids_of(here.bo, here.ann.uses)
     [*_, labelled] = bo.done(f"POST {MOUNTED}/threads/{{id}}/labels")
     [seen] = bo.done(f"GET {MOUNTED}/memories/{{id}}")
@@ -134,7 +134,7 @@ async def of_bo(here: TwoPeople) -> dict[str, str]:
 
 
 async def test_lessons_of_an_operators_model_belong_to_the_user_of_the_branch(
-    here: TwoPeople, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    here: TwoUsers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lesson = {"title": "Boats", "description": "Before a regatta", "content": "Look at the wind."}
     replies = [
@@ -154,18 +154,20 @@ async def test_lessons_of_an_operators_model_belong_to_the_user_of_the_branch(
     assert sorted(row.split(" owner=")[1].split()[0] for row in learned) == ["ann", "bo"]
 
 
-async def test_a_chat_in_a_terminal_has_none_of_the_conversations_of_principals(
-    here: TwoPeople, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_chat_in_a_terminal_shows_no_conversation_of_a_principal(
+    here: TwoUsers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every command of the chat, with every kind of id."""
+    """Try every command of the chat with every kind of id."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANABRANCH_DATA", str(tmp_path))
     url = here.url
     ids, store = ids_of(here.ann, here.bo.uses), open_tree_store(url)
     before = rows_about(rows_of(url), [here.ann.word])
     terminal = TerminalSurface(store)
-    attack = Attack(terminal, here.ann, Person(None, "gull"), ids)
-    await attack.run(["/threads"])  # before new ones push the others out of the list
+    attack = Attack(terminal, here.ann, User(None, "gull"), ids)
+    await attack.run(
+        ["/threads"]
+    )  # run this first, before new threads push the others out of the list
     found = await attack.run()
     await store.close()
     assert not found, "\n".join(found)
@@ -177,6 +179,6 @@ def assert_unchanged(before: Counter[str], after: Counter[str], name: str) -> No
 
 
 async def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    """Run a command; return its exit status, and all that it shows."""
+    """Run a command; return its exit status and its output."""
     status = await to_thread.run_sync(main, words)
     return status, "".join(capsys.readouterr())

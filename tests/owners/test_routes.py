@@ -1,4 +1,4 @@
-"""Two people in one chat application: nothing of one reaches the other, by no route and no id."""
+"""With two users in one chat application, no route shows or changes the other user's data, whatever the id."""
 
 from collections.abc import Callable
 
@@ -9,15 +9,15 @@ from anabranch.stores import open_tree_store
 from anabranch.tree import TreeStore
 from tests.chat.saboteurs import forget_the_owner
 from tests.owners.attack import Attack
-from tests.owners.people import ids_of
 from tests.owners.rows import rows_about, rows_of
+from tests.owners.users import ids_of
 from tests.owners.web import MOUNTED
-from tests.owners.web_story import TwoPeople
+from tests.owners.web_story import TwoUsers
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True, scope="module")
-async def test_nothing_of_one_person_reaches_another_by_a_route(here: TwoPeople) -> None:
-    """Every route, with ids in every place; then the owner goes on."""
+async def test_no_route_shows_or_changes_data_of_another_user(here: TwoUsers) -> None:
+    """Try every route with ids in every place; afterwards the owner continues undisturbed."""
     ann, ids = here.ann, ids_of(here.ann, here.bo.uses)
     before, seen = rows_about(rows_of(here.url), [ann.word]), await here.story.everything()
     found = await Attack(here.web, ann, here.bo, ids).run()
@@ -56,11 +56,11 @@ def share_memory(patch: pytest.MonkeyPatch) -> None:
     ],
     ids=["tree", "stop", "list", "memory"],
 )
-async def test_without_one_check_of_the_owner_it_is_found(
+async def test_the_attack_finds_a_missing_check_of_the_owner(
     sabotage: Callable[[pytest.MonkeyPatch], None],
     route: str,
     said: str,
-    here: TwoPeople,
+    here: TwoUsers,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     method, path = route.split(" ", 1)

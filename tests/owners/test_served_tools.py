@@ -1,4 +1,4 @@
-"""Two callers of one ``anabranch serve``: no tool shows one what is the other's, or goes on with it."""
+"""With two callers of one ``anabranch serve``, no tool shows or continues the other caller's data."""
 
 import json
 import re
@@ -10,8 +10,8 @@ import pytest
 from tests.mcp.harness import HANDSHAKE, MODERN
 from tests.owners.attack import Attack, use, use_the_rest
 from tests.owners.mcp_server import McpSurface, serving_tools
-from tests.owners.people import Answer, Person, ids_of
 from tests.owners.rows import rows_about, rows_of
+from tests.owners.users import Answer, User, ids_of
 from tests.postgres import Server
 
 STORY = "tests/owners/test_served_tools.py"
@@ -20,7 +20,7 @@ HANDLE = re.compile(r"call='([^']+)'")
 
 
 class Calls:
-    def __init__(self, tools: McpSurface, me: Person) -> None:
+    def __init__(self, tools: McpSurface, me: User) -> None:
         self._tools = tools
         self.me = me
 
@@ -28,7 +28,7 @@ class Calls:
         return await use(self._tools, self.me, tool, given)
 
     async def handle(self, *, forms: bool) -> str:
-        """The handle of a call that is not done."""
+        """Return the handle of an open call."""
         answer = await self.do("survey", about=self.me.text("boats"), forms=forms)
         found = HANDLE.search(answer.text)
         assert found, answer.text
@@ -39,13 +39,15 @@ class Calls:
         await self._branch()
         answered = {"question": "survey/elicit.1", "action": "accept", "content": {"text": "yes"}}
         await self.do("answer_questions", call=await self.handle(forms=False), answers=[answered])
-        if self._tools.mode == MODERN:  # before, a connection asks as often as it likes
+        if (
+            self._tools.mode == MODERN
+        ):  # in the handshake era, a connection may ask any number of questions
             await self.do("continue_call", call=await self.handle(forms=True))
         await use_the_rest(self._tools, self.me, STORY, beside=self.unused)
 
     @property
     def unused(self) -> list[str]:
-        """The tools that are of no use in this era."""
+        """Return the tools without a use in this era."""
         return [] if self._tools.mode == MODERN else ["continue_call"]
 
     async def _remember(self) -> None:
@@ -69,8 +71,8 @@ class Calls:
 
 
 async def both(tools: McpSurface) -> tuple[Calls, Calls]:
-    """Two callers who have used every tool, Ann first."""
-    bo, ann = (Calls(tools, Person(*each)) for each in (("bo", "osprey"), ("ann", "heron")))
+    """Return two callers who have used every tool; Ann was first."""
+    bo, ann = (Calls(tools, User(*each)) for each in (("bo", "osprey"), ("ann", "heron")))
     for each in (bo, ann):
         await each.live()
     return ann, bo
@@ -84,10 +86,10 @@ async def both(tools: McpSurface) -> tuple[Calls, Calls]:
         pytest.param("postgresql", MODERN, id="postgresql-modern", marks=pytest.mark.long),
     ],
 )
-async def test_nothing_of_one_caller_reaches_another_by_a_tool(
+async def test_no_tool_shows_or_changes_data_of_another_caller(
     where: str, mode: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Every tool that is listed; then the owner goes on."""
+    """Try every listed tool; afterwards the owner continues undisturbed."""
     url = f"sqlite:///{tmp_path}/all.db"
     if where == "postgresql":
         server: Server = request.getfixturevalue("postgres")
@@ -121,8 +123,8 @@ BranchService.of = lambda self, principal: self
 
 
 @pytest.mark.long
-async def test_without_the_owner_it_is_found(tmp_path: Path) -> None:
-    """A server in whose process branches and notes are those of all."""
+async def test_the_attack_finds_a_server_without_owners(tmp_path: Path) -> None:
+    """A server that keeps branches and notes without their owner."""
     target = tmp_path / "forgetful.py"
     target.write_text(FORGETFUL)
     async with serving_tools(f"sqlite:///{tmp_path}/all.db", MODERN, target) as tools:

@@ -1,4 +1,4 @@
-"""The chat application as a surface: its routes, as Starlette's own table lists them, and its tools."""
+"""The chat application as a surface: its routes, from Starlette's table, and its agent's tools."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from anabranch.testing import MockModel, calls
 from examples.pick_card import PickCard
 from tests.agents.harness import heard
 from tests.chat.web import reserve, serving
-from tests.owners.people import Answer, Parameter, Person, Use
 from tests.owners.reads import Reads
+from tests.owners.users import Answer, Parameter, Use, User
 from tests.patience import PATIENCE
 
 USE = re.compile(r"^use (\w+) (\{.*\})$", re.MULTILINE)
@@ -40,14 +40,14 @@ SAID_BY_SERVER = {
     *("cross-origin-opener-policy", "cross-origin-resource-policy"),
 }
 STORED = re.compile("@[0-9a-f]{32}")
-"""What an id has under which a thread is stored, and no id that is shown."""
+"""Marks an id under which the store keeps a thread, which no answer may show."""
 SOURCE = "export default async () => ({action: 'decline'});"
 MOUNTED = "/chat"
 IN_BRANCH = " in a branch"
 
 
 class Same(Random):
-    """Deals the same cards to all."""
+    """Deals the same cards to every user."""
 
     def sample(self, population: Sequence[Any], k: int, *, counts: Any = None) -> list[Any]:
         return [*population[:k]]
@@ -57,7 +57,7 @@ class Same(Random):
 
 
 class Gates:
-    """Where tools wait until a person's gate is opened; their texts say whose they are."""
+    """Gates at which tools wait until the test opens them; their texts name the user."""
 
     def __init__(self) -> None:
         self.closed: dict[str, asyncio.Event] = {}
@@ -78,7 +78,7 @@ class Gates:
 
 
 def decide(request: SampleRequest) -> SampleReply | str:
-    """Use the tools that a message names; in a branch, return its task."""
+    """Use the tools that a message names; in a branch, return the branch's task."""
     said = heard(request)
     uses = [(name, json.loads(given)) for name, given in USE.findall(said)]
     if uses:
@@ -90,13 +90,13 @@ def decide(request: SampleRequest) -> SampleReply | str:
 
 
 async def known(request: Request) -> str | None:
-    """The principal, as an application's own login names it."""
+    """Return the principal, as an application's login names it."""
     return request.headers.get("x-user")
 
 
 @asynccontextmanager
 async def chatting(url: str, folder: Path, gates: Gates) -> AsyncGenerator[Served]:
-    """Serve an application with everything that it can have, mounted in another one."""
+    """Serve an application with all features, mounted in another application."""
     calls_store, trees = open_stores(url)
     memories = open_memory_store(trees)
 
@@ -127,7 +127,7 @@ async def chatting(url: str, folder: Path, gates: Gates) -> AsyncGenerator[Serve
 
 
 class Served:
-    """An application that is served, and a client of it."""
+    """A served application, and a client for it."""
 
     def __init__(self, app: Starlette, client: httpx2.AsyncClient) -> None:
         self.app = app
@@ -135,7 +135,7 @@ class Served:
 
 
 def routes_of(routes: Iterable[BaseRoute], prefix: str = "") -> dict[str, Route]:
-    """Every route of an application and of what is mounted in it, each method by itself."""
+    """Return each route and method of an application and of the applications mounted in it."""
     found: dict[str, Route] = {}
     for each in routes:
         if isinstance(each, Route):
@@ -148,8 +148,6 @@ def routes_of(routes: Iterable[BaseRoute], prefix: str = "") -> dict[str, Route]
 
 
 class WebSurface:
-    """The routes of an application."""
-
     def __init__(self, served: Served, reads: Reads) -> None:
         self._client = served.client
         self._reads = reads
@@ -160,21 +158,21 @@ class WebSurface:
         return routes_of(self.app.routes)
 
     def operations(self) -> Mapping[str, Sequence[Parameter]]:
-        """The routes, with what they are known to read."""
+        """Return the routes, with the parameters that they are known to read."""
         return {name: self._parameters(route) for name, route in self._routes.items()}
 
     def _parameters(self, route: Route) -> list[Parameter]:
         path = [("path", name) for name in route.param_convertors]
         return [*path, *self._reads.of(route.endpoint)]
 
-    def sample(self, person: Person, operation: str) -> dict[str, Any]:
-        """Ids of the person's own in the path, by what comes before them; no query, and no body."""
-        own = dict(_in_path(person.uses))
+    def sample(self, user: User, operation: str) -> dict[str, Any]:
+        """Return ids of the user for the path, by the word before them; no query, and no body."""
+        own = dict(_in_path(user.uses))
         _, path = operation.split(" ", 1)
         return {"path": {name: own.get(before, "none") for before, name in _places(path)}}
 
     def unread(self) -> list[str]:
-        """Routes that read a body in a way that is not seen here."""
+        """Return the routes that read a body in a way that ``Reads`` does not record."""
         reads = self._reads
         return [
             name
@@ -182,14 +180,14 @@ class WebSurface:
             if route.endpoint in reads.bodies and not reads.models[route.endpoint]
         ]
 
-    async def do(self, person: Person, operation: str, given: dict[str, Any]) -> Answer:
-        """Send a request. Of a stream that does not end, the first events are the answer."""
+    async def do(self, user: User, operation: str, given: dict[str, Any]) -> Answer:
+        """Send a request. The answer of an endless stream is its first events."""
         method, path = operation.split(" ", 1)
         places = given.get("path", {})
         sent: dict[str, Any] = {"params": given.get("query")}
         if "body" in given:
             sent["json"] = given["body"]
-        headers = {"X-User": person.name or "", **given.get("headers", {})}
+        headers = {"X-User": user.name or "", **given.get("headers", {})}
         place = PLACE.sub(lambda each: quote(str(places.get(each[1], "none")), safe=""), path)
         async with self._client.stream(method, place, headers=headers, **sent) as response:
             text, ends = "", method != "GET"
@@ -207,13 +205,13 @@ class WebSurface:
 
 
 def _places(path: str) -> Iterator[tuple[str, str]]:
-    """The parameters of a path, and what is before each."""
+    """Yield the parameters of a path, each with the word before it."""
     for each in PLACE.finditer(path):
         yield path[: each.start()], each[1]
 
 
 def _in_path(uses: Iterable[Use]) -> Iterator[tuple[str, str]]:
-    """What was given for the parameters of paths, by what is before each."""
+    """Yield the arguments for parameters of paths, each with the word before it."""
     for each in uses:
         if each.answer.is_done:
             for before, name in _places(each.operation.split(" ", 1)[1]):
@@ -223,7 +221,7 @@ def _in_path(uses: Iterable[Use]) -> Iterator[tuple[str, str]]:
 class ToolSurface:
     """The tools of the application's agent, as ``GET /tools`` lists them.
 
-    Each is used in a new thread, and in a branch of another one.
+    Each tool is used in a new thread, and in a branch of another thread.
     """
 
     def __init__(self, web: WebSurface, tools: Sequence[Mapping[str, Any]]) -> None:
@@ -231,31 +229,31 @@ class ToolSurface:
         self._tools = tools
 
     def operations(self) -> Mapping[str, Sequence[Parameter]]:
-        """The tools, with those of their parameters that take texts."""
+        """Return the tools, with their parameters that take texts."""
         known = {str(each["name"]): texts_of(each["input_schema"]) for each in self._tools}
         return {**known, **{f"{name}{IN_BRANCH}": known[name] for name in known}}
 
-    def sample(self, person: Person, operation: str) -> dict[str, Any]:
+    def sample(self, user: User, operation: str) -> dict[str, Any]:
         name = operation.removesuffix(IN_BRANCH)
         [schema] = [each["input_schema"] for each in self._tools if each["name"] == name]
-        return sample_of(schema, person)
+        return sample_of(schema, user)
 
-    async def do(self, person: Person, operation: str, given: dict[str, Any]) -> Answer:
-        """Let the model use a tool; the answer is the thread as the page is sent it."""
-        thread = person.fresh("thread")
+    async def do(self, user: User, operation: str, given: dict[str, Any]) -> Answer:
+        """Let the model use a tool; the answer is the thread as the page receives it."""
+        thread = user.fresh("thread")
         text = f"use {operation.removesuffix(IN_BRANCH)} {json.dumps(given)}"
         if operation.endswith(IN_BRANCH):
             text = f"use branch_create {json.dumps({'description': 'Do it', 'prompt': text})}"
-        body = said(thread, person.fresh("run"), text)
-        await self._web.do(person, f"POST {MOUNTED}/agui", {"body": body})
+        body = said(thread, user.fresh("run"), text)
+        await self._web.do(user, f"POST {MOUNTED}/agui", {"body": body})
         seen = await self._web.do(
-            person, f"GET {MOUNTED}/threads/{{id}}/tree", {"path": {"id": thread}}
+            user, f"GET {MOUNTED}/threads/{{id}}/tree", {"path": {"id": thread}}
         )
         return Answer(seen.is_done and '"is_error":true' not in seen.text, seen.text)
 
 
 def texts_of(schema: Mapping[str, Any]) -> list[Parameter]:
-    """The parameters of a JSON Schema that take texts, or lists of them."""
+    """Return the parameters of a JSON Schema that take texts or lists of texts."""
     found: list[Parameter] = []
     for name, about in cast("dict[str, Any]", schema.get("properties", {})).items():
         kinds = [about, *about.get("anyOf", ())]
@@ -264,10 +262,10 @@ def texts_of(schema: Mapping[str, Any]) -> list[Parameter]:
     return found
 
 
-def sample_of(schema: Mapping[str, Any], person: Person) -> dict[str, Any]:
-    """What fits a JSON Schema: of what is required, what the person has given, or a first value."""
-    given = {name: value for each in person.uses for name, value in each.given.items()}
-    text = person.text("row")
+def sample_of(schema: Mapping[str, Any], user: User) -> dict[str, Any]:
+    """Return arguments that fit a JSON Schema: for each required field, an earlier value or a first one."""
+    given = {name: value for each in user.uses for name, value in each.given.items()}
+    text = user.text("row")
     types = {"string": text, "integer": 1, "number": 1, "boolean": True, "array": [text]}
     return {
         name: given.get(name, about.get("enum", [types.get(about.get("type"))])[0])
@@ -277,7 +275,7 @@ def sample_of(schema: Mapping[str, Any], person: Person) -> dict[str, Any]:
 
 
 def said(thread: str, run: str, content: str | list[Any], **more: Any) -> dict[str, Any]:
-    """The body of a run that begins with a message."""
+    """Return the body of a run that starts with a message."""
     message = {"id": f"m-{run}", "role": "user", "content": content}
     return {**body_of(thread, run), "messages": [message], **more}
 

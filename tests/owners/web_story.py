@@ -1,4 +1,4 @@
-"""What a person does in the chat application: everything that it has, so that every kind of id is made."""
+"""Lets a user perform every operation of the chat application, so that every kind of id exists."""
 
 from __future__ import annotations
 
@@ -13,39 +13,37 @@ from typing import Any
 import pytest
 
 from tests.owners.attack import use, use_the_rest
-from tests.owners.people import Answer, Person, first_of
 from tests.owners.reads import Reads
+from tests.owners.users import Answer, User, first_of
 from tests.owners.web import MOUNTED, Gates, WebSurface, body_of, chatting, said
 
 PNG = "iVBORw0KGgoA"
-"""The beginning of every PNG, in base64."""
+"""The first bytes of every PNG, in base64."""
 STORY = "tests/owners/web_story.py"
 SHARED = "regatta"
-"""A thread's id that both choose: the second one's is stored under another, which no one learns."""
+"""A thread id that both users choose. The store keeps the second thread under a secret id."""
 
 
 @dataclass(frozen=True, slots=True)
-class TwoPeople:
-    """An application that two people have used in the same way, Bo first.
+class TwoUsers:
+    """An application that two users have used in the same way; Bo was first.
 
-    A tool of Ann's runs until her gate is opened.
+    One of Ann's tools runs until the test opens her gate.
     """
 
     url: str
     web: WebSurface
-    ann: Person
-    bo: Person
+    ann: User
+    bo: User
     story: WebStory
     gates: Gates
 
 
 @asynccontextmanager
-async def two_people(
-    url: str, folder: Path, patch: pytest.MonkeyPatch
-) -> AsyncGenerator[TwoPeople]:
-    """Serve the application, and let both use all of it."""
+async def two_users(url: str, folder: Path, patch: pytest.MonkeyPatch) -> AsyncGenerator[TwoUsers]:
+    """Serve the application, and let both users perform every operation."""
     reads, gates = Reads(patch), Gates()
-    ann, bo = Person("ann", "heron"), Person("bo", "osprey")
+    ann, bo = User("ann", "heron"), User("bo", "osprey")
     gates.closed = {each.word: asyncio.Event() for each in (ann, bo)}
     async with chatting(url, folder, gates) as served:
         web = WebSurface(served, reads)
@@ -56,29 +54,29 @@ async def two_people(
         assert not web.unread(), f"{web.unread()} read a body, and not by read_body: see {STORY}"
         gates.closed[bo.word].set()
         try:
-            yield TwoPeople(url, web, ann, bo, story, gates)
+            yield TwoUsers(url, web, ann, bo, story, gates)
         finally:
             gates.open()
 
 
 class WebStory:
-    """One person's use of the application.
+    """One user's operations in the application.
 
     Attributes:
-        asked: their thread in which a question is open.
-        held: their thread in which a tool runs until their gate is opened.
+        asked: the user's thread with an open question.
+        held: the user's thread in which a tool runs until the test opens the user's gate.
     """
 
-    def __init__(self, web: WebSurface, person: Person) -> None:
-        self.person = person
+    def __init__(self, web: WebSurface, user: User) -> None:
+        self.user = user
         self._web = web
-        self.asked = person.new("thread")
-        self.held = person.new("thread")
+        self.asked = user.new("thread")
+        self.held = user.new("thread")
 
     async def do(self, operation: str, **given: Any) -> Any:
         method, path = operation.split(" ", 1)
-        answer = await use(self._web, self.person, f"{method} {MOUNTED}{path}", given)
-        assert answer.is_done, f"{operation} of {self.person.name}: {answer.whole}"
+        answer = await use(self._web, self.user, f"{method} {MOUNTED}{path}", given)
+        assert answer.is_done, f"{operation} of {self.user.name}: {answer.whole}"
         return _read(answer)
 
     async def live(self) -> None:
@@ -91,7 +89,7 @@ class WebStory:
         await self._look()
 
     async def say(self, thread: str, content: str | list[Any], **more: Any) -> str:
-        body = said(thread, self.person.fresh("run"), content, **more)
+        body = said(thread, self.user.fresh("run"), content, **more)
         return str(await self.do("POST /agui", body=body))
 
     async def pending(self, thread: str) -> list[dict[str, Any]]:
@@ -105,22 +103,22 @@ class WebStory:
         return found
 
     async def everything(self) -> list[Answer]:
-        """All that the person can read of what is theirs, as it is now."""
+        """Return the current answers to all reads of the user's data."""
         return [
-            await self._web.do(self.person, each.operation, each.given)
-            for each in first_of(self.person.uses)
+            await self._web.do(self.user, each.operation, each.given)
+            for each in first_of(self.user.uses)
             if each.operation.startswith("GET ") and "/events" not in each.operation
         ]
 
     async def resume(self) -> None:
-        """Answer the question that is open, and see the tool end that ran all the time."""
+        """Answer the open question, and wait for the end of the running tool."""
         [question] = await self.pending(self.asked)
         entry = {
             "interruptId": question["interrupt_id"],
             "status": "resolved",
             "payload": {"row": 3},
         }
-        body = {**body_of(self.asked, self.person.fresh("run")), "resume": [entry]}
+        body = {**body_of(self.asked, self.user.fresh("run")), "resume": [entry]}
         assert "Row 3 on boat" in await self.do("POST /agui", body=body)
         path = {"id": self.held}
         shown = ""
@@ -128,7 +126,7 @@ class WebStory:
             shown = str(await self.do("GET /threads/{id}/events", path=path, query={"after": "0"}))
 
     async def _begin(self) -> None:
-        me = self.person
+        me = self.user
         thread = {
             "id": me.new("thread"),
             "title": me.text("A regatta"),
@@ -147,7 +145,7 @@ class WebStory:
         await self.do("DELETE /threads/{id}/labels/{label:path}", path=path)
 
     async def _ask(self) -> None:
-        await self.say(self.asked, self._using("reserve", flight=self.person.text("boat")))
+        await self.say(self.asked, self._using("reserve", flight=self.user.text("boat")))
         [question] = await self.pending(self.asked)
         assert question["interrupt_id"]
         path = {"id": self.asked}
@@ -156,27 +154,27 @@ class WebStory:
         await self.do("GET /threads/{id}/events", path=path, headers=before)
 
     async def _answer(self) -> None:
-        shown = self.person.new("thread")
+        shown = self.user.new("thread")
         await self.say(shown, self._using("pick_card", count=3))
         [question] = await self.pending(shown)
         await self.do("GET /modules/{name}", path={"name": question["module"].split("/")[1]})
-        resumed = self.person.new("thread")
-        content = {"row": 7, "note": self.person.word}
+        resumed = self.user.new("thread")
+        content = {"row": 7, "note": self.user.word}
         await self.say(resumed, self._using("reserve"))
         [question] = await self.pending(resumed)
         entry = {"interruptId": question["interrupt_id"], "status": "resolved", "payload": content}
-        body = {**body_of(resumed, self.person.fresh("run")), "resume": [entry]}
+        body = {**body_of(resumed, self.user.fresh("run")), "resume": [entry]}
         await self.do("POST /agui", body=body)
-        posted = self.person.new("thread")
+        posted = self.user.new("thread")
         await self.say(posted, self._using("reserve"))
         [question] = await self.pending(posted)
         answer = {"interrupt_id": question["interrupt_id"], "action": "accept", "content": content}
         await self.do("POST /threads/{id}/answers", path={"id": posted}, body=answer)
 
     async def _run(self) -> None:
-        stopped = self.person.new("thread")
+        stopped = self.user.new("thread")
         for thread in (self.held, stopped, SHARED):
-            body = said(thread, self.person.new("run"), self._using("hold", place=self.person.word))
+            body = said(thread, self.user.new("run"), self._using("hold", place=self.user.word))
             await self.do("POST /agui", body=body, headers={"accept": "application/json"})
             assert (await self.tree(thread))["running"]
         for thread in (stopped, SHARED):
@@ -191,7 +189,7 @@ class WebStory:
             await self.do("POST /threads/{id}/stop", path=path)
 
     async def _remember(self) -> None:
-        thread, me = self.person.new("thread"), self.person
+        thread, me = self.user.new("thread"), self.user
         for number in range(2):
             note = {
                 "title": me.text(f"The regatta, {number}"),
@@ -209,10 +207,11 @@ class WebStory:
         await self.do("DELETE /memories/{id}", path={"id": second})
 
     async def _attach(self) -> None:
-        thread = self.person.new("thread")
-        pixels = PNG + self.person.word * 4  # base64: with the word, another's file is no id
+        thread = self.user.new("thread")
+        # The word is in the file, so that the files of two users have different ids.
+        pixels = PNG + self.user.word * 4
         source = {"type": "data", "value": pixels, "mimeType": "image/png"}
-        text = {"type": "text", "text": self.person.text("See the regatta.")}
+        text = {"type": "text", "text": self.user.text("See the regatta.")}
         await self.say(thread, [text, {"type": "image", "source": source}])
         blocks = [block for node in (await self.tree(thread))["nodes"] for block in node["content"]]
         [digest] = {block["digest"] for block in blocks if block["type"] == "file"}
@@ -226,7 +225,7 @@ class WebStory:
         await self.do("GET /")
 
     def _using(self, tool: str, **given: Any) -> str:
-        return f"{self.person.text('Please')}\nuse {tool} {json.dumps(given)}"
+        return f"{self.user.text('Please')}\nuse {tool} {json.dumps(given)}"
 
 
 def _read(answer: Answer) -> Any:

@@ -1,7 +1,8 @@
-"""A person who uses a surface: what they sent and received, the ids in it, and ids that were never used.
+"""A user of a surface: the user's uses, the ids in them, and ids that were never used.
 
-A *surface* is a set of operations: the routes of an application, the tools of a server, the commands of
-the command line. What an operation is given is JSON; its texts are its parameters.
+A *surface* is a set of operations: the routes of an application, the tools of a server, or the
+commands of the command line. The arguments of an operation are JSON, and the texts in that JSON are
+its parameters.
 """
 
 import json
@@ -15,40 +16,40 @@ from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any, Protocol, TypeAlias, cast
 
 Parameter: TypeAlias = tuple[str | int, ...]
-"""Where a text is in what an operation is given."""
+"""The place of a text in the arguments of an operation."""
 
 CODE = re.compile(r"[A-Z]{3,}[0-9]{3}")
-"""The code of an error, which anybody may read."""
+"""The code of an error, which any user may read."""
 FRESH = re.compile(r"\bfresh-[a-z]+-\d+\b")
 TOKEN = re.compile(r"[\w@~:.+=/-]{8,}")
 QUOTED = 100
-"""Characters of a long name that a refusal repeats."""
+"""Maximum characters of a long name that a refusal repeats."""
 PUNCTUATION = ".:=/+"
-"""Characters around an id that are not a part of it; an id may end with a hyphen."""
+"""Characters around an id that do not belong to the id; an id may end with a hyphen."""
 KIND = re.compile(r"[a-z]{1,7}[_-]|v1\.")
 TIMES = re.compile(r"\b\d{9,10}(\.\d+)?\b|\b\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)?")
 GUESS = re.compile(r" Did you mean [^?]*\?")
-"""A word that looks like what was given, which is not repeated for an id that looks like none."""
+"""A suggestion in a refusal: a word similar to the argument, which only some wrong ids get."""
 MADE = (
     TIMES,
     FRESH,
     re.compile(r"\b(node|thread|run|call|br|fs|mem)_[\w-]{8,}"),
     re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"),
-    re.compile(r"(?<![\w-])[\w-]{80,}(?![\w-])"),  # what is sealed
+    re.compile(r"(?<![\w-])[\w-]{80,}(?![\w-])"),  # sealed text
     re.compile(r"^id: \d+-[0-9a-f]+$", re.MULTILINE),
     re.compile(r'"position":\s*"\d+-[0-9a-f]+"'),
     re.compile(r'\w*(budget|tokens_used)\w*\\?":\s*\d+'),
 )
-"""What differs between two answers that say the same: ids, times, numbers of events, what is used up."""
+"""Parts in which two equivalent answers may differ: ids, times, numbers of events, usage."""
 
 _numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an operation has answered; ``is_done`` is false for a refusal.
+    """The answer of an operation; ``is_done`` is false for a refusal.
 
-    ``head`` is what comes beside the text, such as a status.
+    ``head`` is the rest of the answer, such as a status.
     """
 
     is_done: bool
@@ -68,13 +69,13 @@ class Use:
 
 
 @dataclass(slots=True)
-class Person:
-    """Somebody who uses a surface.
+class User:
+    """A user of a surface.
 
     Attributes:
-        name: how a surface knows them; ``None`` where it does not distinguish people.
-        word: is in every text that they write, and in nothing else.
-        uses: what they have done.
+        name: name by which a surface knows the user; ``None`` if the surface does not distinguish users.
+        word: a word in every text that this user writes, and in no other text.
+        uses: operations that this user has performed.
     """
 
     name: str | None
@@ -82,40 +83,40 @@ class Person:
     uses: list[Use] = field(default_factory=list[Use])
 
     def done(self, operation: str) -> list[Use]:
-        """What they have done with an operation, and was not refused."""
+        """Return the uses of an operation that were not refused."""
         return [use for use in self.uses if use.operation == operation and use.answer.is_done]
 
     def text(self, about: str) -> str:
-        """A text that only they write, about something that others write about, too."""
+        """Return a text with this user's word, about a subject that other users share."""
         return f"{about} {self.word}"
 
     def new(self, kind: str) -> str:
-        """An id of their own choice."""
+        """Return an id that this user chooses."""
         return f"{kind}-{self.word[::-1]}{next(_numbers):03}"
 
     def fresh(self, kind: str) -> str:
-        """An id that must be another one each time that the same is done again."""
+        """Return an id that must be new at each repetition of the same use."""
         return f"fresh-{kind}-{next(_numbers)}"
 
 
 class Surface(Protocol):
-    """Operations that several people may use."""
+    """Operations that several users may perform."""
 
     def operations(self) -> Mapping[str, Sequence[Parameter]]:
-        """All operations, as the product itself lists them, and those of their parameters that are known."""
+        """Return all operations that the product lists, with their known parameters."""
         ...
 
-    def sample(self, person: Person, operation: str) -> dict[str, Any]:
-        """Something that ``person`` may give an operation that they have not used yet."""
+    def sample(self, user: User, operation: str) -> dict[str, Any]:
+        """Return arguments that ``user`` may give to an operation without an earlier use."""
         ...
 
-    async def do(self, person: Person, operation: str, given: dict[str, Any]) -> Answer:
-        """Let ``person`` use an operation; it is not recorded."""
+    async def do(self, user: User, operation: str, given: dict[str, Any]) -> Answer:
+        """Let ``user`` perform an operation, without recording the use."""
         ...
 
 
 def leaves(data: object, at: Parameter = ()) -> Iterator[tuple[Parameter, str]]:
-    """Every text in JSON, and where it is; JSON that is a text in it is read, too, at the same place."""
+    """Yield every text in JSON with its place; JSON inside a text is read as well, at the same place."""
     if isinstance(data, Mapping):
         for name, value in cast("Mapping[str, object]", data).items():
             yield from leaves(value, (*at, name))
@@ -127,7 +128,7 @@ def leaves(data: object, at: Parameter = ()) -> Iterator[tuple[Parameter, str]]:
 
 
 def with_text(given: Mapping[str, Any], parameter: Parameter, text: str) -> dict[str, Any]:
-    """A copy of ``given`` with another text at ``parameter``, which may be missing in it."""
+    """Return a copy of ``given`` with another text at ``parameter``, which may be missing in ``given``."""
     copy: dict[str, Any] = json.loads(json.dumps(given))
     place: Any = copy
     for name in parameter[:-1]:
@@ -139,7 +140,7 @@ def with_text(given: Mapping[str, Any], parameter: Parameter, text: str) -> dict
 
 
 def renewed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of ``given`` in which ids are new that must be."""
+    """Return a copy of ``given`` with new values for ids that must be new."""
     new: dict[str, str] = {}
 
     def other(match: re.Match[str]) -> str:
@@ -150,7 +151,7 @@ def renewed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replaced(given: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
-    """A copy of ``given`` with other texts in place of some."""
+    """Return a copy of ``given`` with some texts replaced."""
     text = json.dumps(given, ensure_ascii=False)
     for one in sorted(texts, key=len, reverse=True):
         text = text.replace(one, texts[one])
@@ -158,7 +159,7 @@ def replaced(given: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, An
 
 
 def never(name: str, random: Random) -> str:
-    """An id of the same form, which was never used: the number 0 would stand for the beginning."""
+    """Return an id of the same form that was never used; the number 0 would mean the beginning."""
     begins = KIND.match(name)
     head = begins[0] if begins else ""
     return head + "".join(_other(letter, random) for letter in name[len(head) :])
@@ -172,7 +173,7 @@ def _other(letter: str, random: Random) -> str:
 
 
 def plain(text: str, given: Sequence[str]) -> str:
-    """An answer without what was ``given``, and without what is made for each answer."""
+    """Return an answer without the texts in ``given`` and the parts that change with each answer."""
     for each in sorted(given, key=len, reverse=True):
         text = text.replace(each, "…").replace(each[:QUOTED], "…")
     text = GUESS.sub("", text)
@@ -182,7 +183,7 @@ def plain(text: str, given: Sequence[str]) -> str:
 
 
 def _found_in(data: object) -> Iterator[tuple[str, str]]:
-    """Every word in JSON that may be an id, and the name of what it is in."""
+    """Yield every word in JSON that may be an id, with the name of the field around it."""
     for place, text in leaves(data):
         with suppress(ValueError):
             inner: object = json.loads(text)
@@ -196,7 +197,7 @@ def _found_in(data: object) -> Iterator[tuple[str, str]]:
 
 
 def _data_in(text: str) -> list[Any]:
-    """The JSON of an answer, which may be server-sent events; else its text."""
+    """Return the JSON of an answer or of its server-sent events; otherwise, return the text."""
     lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
     found: list[Any] = []
     for each in lines or [text]:
@@ -214,10 +215,10 @@ def _words_of(uses: Sequence[Use]) -> Iterator[tuple[str, str]]:
             yield from _found_in(data)
 
 
-def ids_of(owner: Person, others: Sequence[Use]) -> dict[str, list[str]]:
-    """The ids that the owner's use has produced, by their kinds: what they begin with.
+def ids_of(owner: User, others: Sequence[Use]) -> dict[str, list[str]]:
+    """Return the ids that the owner's uses created, by kind, which is the id's prefix.
 
-    What was also in the uses of others, before the owner did anything, is no id of the owner's.
+    Ids that also occur in other users' uses before the owner's first use do not count.
     """
     seen = {word for _, word in _words_of(others)}
     kinds: dict[str, list[str]] = {}
@@ -232,7 +233,7 @@ def ids_of(owner: Person, others: Sequence[Use]) -> dict[str, list[str]]:
 
 
 def first_of(uses: Sequence[Use]) -> list[Use]:
-    """The first use of each form: with the same operation and the same parameters."""
+    """Return the first use of each form: the same operation with the same parameters."""
     forms: dict[object, Use] = {}
     for use in uses:
         places = tuple(place for place, _ in leaves(use.given))

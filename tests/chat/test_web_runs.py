@@ -186,6 +186,26 @@ async def test_an_answer_that_is_sent_again_under_its_run_is_the_same_run() -> N
         ]
 
 
+async def test_a_repeated_run_is_refused_with_another_message() -> None:
+    async with browsing() as client:
+        first = await run(client, message("one"))
+        assert await run(client, message("one")) == first
+        for other in (message("two"), message("one ")):
+            refused = await client.post("/agui", json=other)
+            assert refused.status_code == 409
+            assert refused.json()["error"] == (
+                "The runId 'r1' names an earlier run of this conversation, which began with other"
+                " input. Send the message under a new runId."
+            )
+        interrupt = interrupt_in(await run(client, message("reserve", run="r2")))
+        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"row": 3}}
+        await run(client, resume(entry, run="r3"))
+        assert (await client.post("/agui", json=message("three", run="r3"))).status_code == 409
+        tree = (await client.get("/threads/t1/tree")).json()
+    said = [each["content"][0]["text"] for each in tree["nodes"] if each["kind"] == "user"]
+    assert said == ["one", "reserve"]
+
+
 REFUSED_AT_FIRST: list[tuple[str, dict[str, Any]]] = [
     ("", {}),
     (" \n", {}),

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.open_work import cancel
+from anabranch.chat._web.run_input import RunTakenError
 from anabranch.chat._web.thread_lease import BusyError
 from anabranch.chat._web.upkeep import RETAINED
 from anabranch.stores import open_run_events
@@ -69,6 +70,8 @@ async def test_a_message_while_a_tool_sleeps_follows_when_the_tool_has_ended(
             await conversation.say("poll", "r2", at=head, may_wait=True)
         with pytest.raises(BusyError):
             await conversation.say("work", "r3", may_wait=True)
+        with pytest.raises(RunTakenError):
+            await conversation.say("work", "r2", may_wait=True)
         assert await ends_of(conversation) == []
     async with machines.process() as process:
         conversation = await machines.open(process)

@@ -28,7 +28,7 @@ from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, 
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
-from anabranch.chat._web.run_input import HEAD, Message, Place, started
+from anabranch.chat._web.run_input import HEAD, Message, Place, RunTakenError, message_in, started
 from anabranch.chat._web.run_work import RunWork
 from anabranch.chat._web.thread_lease import BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
@@ -125,8 +125,10 @@ class Conversation:
 
         While the turn in progress waits for a time, one message that ``may_wait`` starts the next
         turn. The message first cancels open questions, and calls of the front end's tools without
-        an entry in ``results``. A repeated run has the same message: the client receives its events
-        again.
+        an entry in ``results``. A repeated run with the same message gets its events again.
+
+        Raises:
+            RunTakenError: if the run has begun with another message, or with answers.
         """
         message = Message(text, at, tuple(files))
         await self._work.check(message)
@@ -136,8 +138,11 @@ class Conversation:
             except BusyError:
                 if not (may_wait and await self._queue(run_id, message, front_end)):
                     raise
-                after = await self.log.last()
-            if turn.run is not None and results:
+                return await self.log.last()
+            if turn.run is None:  # a repeated run
+                first, *_ = await self.log.read(after, after + 1)
+                _check_repeated(run_id, first, message)
+            elif results:
                 await self._add_results(turn, results)
             return after
 
@@ -145,6 +150,9 @@ class Conversation:
         """Queue a message behind a turn that waits for a time; return false for no such turn."""
         if message.at == await self._agent.head(self.thread_id):
             message = replace(message, at=HEAD)
+        queued = await self._right.queued()
+        if queued is not None and queued.id == run_id:
+            _check_repeated(run_id, queued.event, message)
         return await self._right.queue(started(self.log.shown_id, run_id, message, front_end))
 
     async def retry(self, node_id: str, run_id: str) -> None:
@@ -280,3 +288,10 @@ class Conversation:
         async with self._advancing:
             new, self._new = self._new, None
             await self._runs.advance(new, wake)
+
+
+def _check_repeated(run_id: str, event: bytes, message: Message) -> None:
+    """Check that the first event of a run has the text and the files of ``message``."""
+    before = message_in(event)
+    if before is None or (before.text, before.files) != (message.text, message.files):
+        raise RunTakenError(run_id)

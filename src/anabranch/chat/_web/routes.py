@@ -26,6 +26,7 @@ from anabranch.chat._web.requests import (
     json_response,
     read_body,
 )
+from anabranch.chat._web.run_input import RunTakenError
 from anabranch.chat._web.shown_node import interrupted, shown_in_tree
 from anabranch.chat._web.thread_ids import shown_id
 from anabranch.chat._web.thread_lease import BusyError
@@ -204,10 +205,13 @@ async def on_error(request: Request, error: Exception) -> Response:
         return json_response(
             {"error": "The server cannot read its conversations now. Try again."}, 503
         )
-    return json_response({"error": str(error)}, 409 if isinstance(error, BusyError) else 422)
+    is_conflict = isinstance(error, BusyError | RunTakenError)
+    return json_response({"error": str(error)}, 409 if is_conflict else 422)
 
 
-ERRORS = dict.fromkeys((HTTPException, AnabranchError, AnswerRefusedError, BusyError), on_error)
+ERRORS = dict.fromkeys(
+    (HTTPException, AnabranchError, AnswerRefusedError, BusyError, RunTakenError), on_error
+)
 
 
 def _shown(thread: Thread) -> dict[str, object]:

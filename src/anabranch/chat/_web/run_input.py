@@ -37,6 +37,16 @@ Place: TypeAlias = str | Literal[Head.HEAD] | None
 """The place of a message: below a node, at the beginning, or at the head."""
 
 
+class RunTakenError(Exception):
+    """The run with this id has begun with another message, or with answers."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"The runId {run_id!r} names an earlier run of this conversation, which began with other"
+            " input. Send the message under a new runId."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     text: str

@@ -195,9 +195,7 @@ class Questions:
 async def against_dbos(ours_at: str, theirs_at: str) -> Times:
     """Measure ours and DBOS, in turns."""
     async with (
-        dbos_on(
-            theirs_at, ANSWERS, work
-        ) as dbos,  # first, because its end closes the loop's threads
+        dbos_on(theirs_at, ANSWERS, work) as dbos,  # first: its end closes the loop's threads
         ours() as bare,
         ours(ours_at) as stored,
         alone() as bare_alone,
@@ -237,30 +235,29 @@ def compared(times: Times, database: str) -> list[Row]:
     return found
 
 
-async def rows() -> list[Row]:
+async def against_modern() -> list[Row]:
     async with ours() as bare:
         times = await time_in_turns({name: bare[name] for name in ("saga", "modern")}, TURNS)
     at = f"{NUMBER} questions and steps over HTTP"
-    found = [
+    return [
         Row(NAME, f"{at}: saga / MCP 2026-07-28", times.ratio("saga", "modern"), "x", 1.1),
         Row(NAME, f"{at}: saga", times.best("saga") * 1e3, "ms"),
     ]
+
+
+def measure() -> list[Row]:
+    """Return the rows of this benchmark; DBOS needs an event loop for each database."""
+    found = asyncio.run(against_modern())
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
-        files = Path(place)
-        sqlite = f"sqlite:///{files}/ours.db", f"sqlite:///{files}/theirs.db"
-        found += compared(await against_dbos(*sqlite), "SQLite")
+        urls = f"sqlite:///{place}/ours.db", f"sqlite:///{place}/theirs.db"
+        found += compared(asyncio.run(against_dbos(*urls)), "SQLite")
     # A socket's path must be short, and open to the server's user.
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         server = Server(Path(place), durable=True)
         server.start()
         try:
             urls = server.new_url(), f"postgresql://postgres@/postgres?host={place}"
-            found += compared(await against_dbos(*urls), "Postgres")
+            found += compared(asyncio.run(against_dbos(*urls)), "Postgres")
         finally:
             server.stop()
     return found
-
-
-def measure() -> list[Row]:
-    """Return the rows of this benchmark."""
-    return asyncio.run(rows())

@@ -18,7 +18,6 @@ MINUTE = 60.0
 SHOWN = 2_000
 """Maximum characters of a text that the user sees."""
 STEP_ID = "allow-sample"
-"""The id of the question to the user whether a sample is allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,6 @@ _NAMES = {
     "elicitation.url": "elicitation_url",
 }
 CAPABILITIES = frozenset(_NAMES)
-"""The names of all capabilities."""
 DOCUMENTS = "sampling.documents"
 """Names a request with documents, or with URLs of files; no client can declare it."""
 _SAMPLING = {"sampling", "sampling.tools", DOCUMENTS}

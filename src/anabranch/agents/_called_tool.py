@@ -31,11 +31,6 @@ from anabranch.tree import Path
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
-_OVER = (
-    "This call cannot continue: it has ended, or its effects before the question are undone. Call"
-    " the tool again."
-)
-
 
 class CalledTool:
     """Calls an anabranch tool; ``is_versioned``: only the code that started a call can continue it."""
@@ -108,7 +103,10 @@ class CalledTool:
                 await pause(clock, until - clock.now())
                 outcome = await service.run_round(job, journal, {}, _RESUMABLE)
         except InvalidTokenError as error:
-            raise ToolError(_OVER) from error
+            raise ToolError(
+                "This call cannot continue: it has ended, or its effects before the question are"
+                " undone. Call the tool again."
+            ) from error
         except asyncio.CancelledError:
             if not dependencies.suspension.begun:
                 await run_shielded(self._interrupt(here, journal))

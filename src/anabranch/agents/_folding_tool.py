@@ -239,11 +239,12 @@ class _Return(FoldingTool):
         working = here.timeline.branch_of_folding
         if working is None or working.is_fork:
             raise no_active_branch(here.timeline.thread.id)
+        start = next(node for node in here.path.nodes if node.data.get(BRANCH_ID) == working.id)
         returned = await self.branches_of(here).complete(
             wanted.message,
             branch_id=working.id,
             extract_memory=wanted.extract_memory,
-            transcript=_done_in(here, working),
+            transcript=transcript_of(here.path, start),
             tokens=0,
         )
         working.returned = returned.branch.result
@@ -266,8 +267,3 @@ class _Status(FoldingTool):
         )
         record = BranchRecord.of(found) if found else BranchRecord(session_id=thread_id)
         return Outcome(json.dumps(record.model_dump(mode="json"), ensure_ascii=False))
-
-
-def _done_in(here: ToolUse, working: WorkingBranch) -> str:
-    start = next(node for node in here.path.nodes if node.data.get(BRANCH_ID) == working.id)
-    return transcript_of(here.path, start)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from pydantic import JsonValue
 
@@ -40,9 +39,6 @@ from anabranch.tree import (
     TreeStore,
     longer_path,
 )
-
-Hold: TypeAlias = Callable[[AskedRound], Awaitable[None]]
-"""Makes sure that a round's call waits for an answer that is about to be stored."""
 
 
 class QuestionAnsweredError(ToolError):
@@ -136,8 +132,13 @@ class LineWriter:
 
         await self._add(questions)
 
-    async def answer(self, question: Node, reply: Given, hold: Hold | None = None) -> Node:
-        """Store the answer to a question; return the first answer, which may be another."""
+    async def answer(
+        self,
+        question: Node,
+        reply: Given,
+        hold: Callable[[AskedRound], Awaitable[None]] | None = None,
+    ) -> Node:
+        """Store the answer to a question whose call ``hold`` keeps open; return the first answer."""
 
         def answer(line: BatchLine) -> list[Node]:
             if question.id in line.answers:

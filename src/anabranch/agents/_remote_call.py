@@ -27,11 +27,6 @@ from anabranch.messages import (
 MOST_HELD: Final = 100
 """Maximum calls that wait for answers; a further one cancels the oldest."""
 
-_GONE = (
-    "The server has waited for this answer over a connection that has ended, so the answer cannot"
-    " reach it. Call the tool again."
-)
-
 Ended: TypeAlias = types.CallToolResult | types.InputRequiredResult
 
 
@@ -52,7 +47,10 @@ class LiveCalls:
 
     def take(self, name: str) -> LiveCall:
         if name not in self._calls:
-            raise ToolError(_GONE)
+            raise ToolError(
+                "The server has waited for this answer over a connection that has ended, so the"
+                " answer cannot reach it. Call the tool again."
+            )
         return self._calls.pop(name)
 
     async def cancel(self, name: str) -> None:

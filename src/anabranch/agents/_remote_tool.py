@@ -59,7 +59,6 @@ from anabranch.tool import Tool
 
 DECLINED = ElicitReply(action="decline")
 REFUSALS = (BranchTokenError, CapabilityError, SampleValidationError, StepFailed, ToolError)
-"""The errors that refuse a sample."""
 
 
 class ServerRound(Shape):

@@ -54,7 +54,6 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 B = TypeVar("B", Block, ResultBlock)
 RequestMessages: TypeAlias = tuple[Message, ...]
-"""The messages of one request to a model."""
 
 
 class Timeline:

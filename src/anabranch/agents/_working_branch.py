@@ -30,10 +30,8 @@ from anabranch.messages import SampleReply, SampleRequest, TextBlock, Usage
 from anabranch.tree import Node, Result
 
 BRANCH_RETURN = "branch_return"
-"""The tool with which a model returns from its branch."""
 
 REFUSALS = (TurnLimitError, BranchTokenError, BranchNotActiveError)
-"""The errors that refuse a request of a turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,8 @@ TRANSITIONS: Mapping[Status, frozenset[Status]] = {
     "timeout": frozenset(),
     "failed": frozenset(),
 }
-"""The states that may follow each state."""
 
 OPEN: frozenset[Status] = frozenset(status for status, after in TRANSITIONS.items() if after)
-"""The states of a branch that has not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
@@ -113,11 +113,12 @@ class Ledgers:
 
         value, events = await self._store.transaction(work)
         learning: list[asyncio.Task[bool]] = []
+        last_end = next((each for each in reversed(events) if not each.branch.is_open), None)
         for event in events:
             self._report(event)
             if not event.branch.is_open and event.branch.extract_memory:
                 # The branch itself ends after its children.
-                own = transcript if event is _last_end(events) else None
+                own = transcript if event is last_end else None
                 learning.append(asyncio.ensure_future(self._learn(event.branch, own or "")))
                 self._learning.add(learning[-1])
                 learning[-1].add_done_callback(self._learning.discard)
@@ -161,10 +162,6 @@ class Ledgers:
             self._listener(event)
         except Exception:
             logger.exception("the listener failed at %s of branch %r", event.kind, event.branch.id)
-
-
-def _last_end(events: Sequence[BranchEvent]) -> BranchEvent | None:
-    return next((each for each in reversed(events) if not each.branch.is_open), None)
 
 
 def _expired(ledger: Ledger, branch_id: str) -> Branch | None:

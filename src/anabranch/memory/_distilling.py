@@ -33,7 +33,6 @@ LEASE = 600.0
 """Seconds that a worker has for one branch."""
 
 ATTEMPTS = 3
-"""Maximum attempts to learn from one branch."""
 
 POLL = 30.0
 """Seconds between two looks into the queue."""
@@ -177,12 +176,12 @@ class Distiller:
     async def _outcome(self, queued: QueuedBranch) -> Outcome | None:
         if queued.branch.status != "completed":
             return "failure"
-        verdict = read_verdict(await self._sampler.sample(judgement(queued.branch)))
+        reply = await self._sampler.sample(_request(_JUDGE, queued.branch))
+        verdict = answer_in(reply.text, _Judgement.model_validate_json).outcome
         return None if verdict == "unclear" else verdict
 
 
 MAX_ITEMS = 3
-"""Maximum memories from one branch."""
 
 _TOKENS = 2_000
 
@@ -211,13 +210,11 @@ _FAILURE = (
     " notice it early, and what to do instead." + _ITEMS
 )
 
-Verdict: TypeAlias = Literal["success", "failure", "unclear"]
 Relation: TypeAlias = Literal["new", "confirms", "contradicts", "replaces"]
-"""The relation of a lesson to the known memories."""
 
 
 class _Judgement(BaseModel):
-    outcome: Verdict
+    outcome: Literal["success", "failure", "unclear"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +236,6 @@ _LISTED: TypeAdapter[list[JsonValue]] = TypeAdapter(
 )
 
 
-def judgement(branch: FinishedBranch) -> SampleRequest:
-    return _request(_JUDGE, branch)
-
-
 def extraction(branch: FinishedBranch, outcome: Outcome, known: Sequence[Memory]) -> SampleRequest:
     shown = [
         {"number": number, **memory.model_dump(include={"title", "description", "content"})}
@@ -255,10 +248,6 @@ def _request(system_prompt: str, branch: FinishedBranch, **more: object) -> Samp
     record = {**branch.model_dump(exclude={"branch_id", "injected"}), **more}
     message = user(json.dumps(record, ensure_ascii=False))
     return SampleRequest(messages=(message,), system_prompt=system_prompt, max_tokens=_TOKENS)
-
-
-def read_verdict(reply: SampleReply) -> Verdict:
-    return answer_in(reply.text, _Judgement.model_validate_json).outcome
 
 
 def read_lessons(reply: SampleReply, known: Sequence[Memory]) -> list[Lesson]:

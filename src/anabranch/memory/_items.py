@@ -53,7 +53,6 @@ Level: TypeAlias = Literal["user", "project", "team", "org"]
 """The audiences of a memory, the nearest first."""
 
 LEVELS: tuple[Level, ...] = get_args(Level)
-"""All levels, the nearest first."""
 
 _LONGEST = 200
 _DIGEST = "sha256:"
@@ -110,16 +109,15 @@ class Scopes(Shape):
     def visible(self) -> tuple[Scope, ...]:
         """The scopes whose memories the caller sees, the narrowest first."""
         scopes = map(self.at, LEVELS)
-        return tuple(each for each in scopes if each.name or self._is_common(each))
+        return tuple(
+            each for each in scopes if each.name or (each.level == "project" and not self.user)
+        )
 
     @property
     def voter(self) -> str:
         """The name under which votes on memories count: of the caller's narrowest scope."""
         nearest = self.visible[0]
         return f"{nearest.level}:{nearest.name}"
-
-    def _is_common(self, scope: Scope) -> bool:
-        return scope.level == "project" and not self.user
 
 
 def _name_of(principal: str) -> str:

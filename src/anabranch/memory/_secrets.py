@@ -187,13 +187,11 @@ def pattern_spans(text: str) -> Iterator[tuple[int, int]]:
 logger: logging.Logger = logging.getLogger("anabranch")
 
 REDACTED: Final = "[REDACTED]"
-"""Stands for a secret."""
 
 WITHHELD: Final = (
     "[Withheld: the search for secrets failed, so this text may contain some."
     " The reason is in the log.]"
 )
-"""Stands for a text whose search for secrets failed."""
 
 Detector: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
 """Returns the start and end of each secret of a text; called in a thread. May raise any error."""

@@ -18,7 +18,6 @@ from anabranch.messages import AudioBlock, DocumentBlock, FileBlock, ImageBlock
 from anabranch.tree import file_line
 
 Media: TypeAlias = ImageBlock | AudioBlock | DocumentBlock | FileBlock
-"""The blocks of files."""
 
 _ANTHROPIC_URLS: Final = frozenset({"image", "application/pdf"})
 _IMAGE_URLS: Final = frozenset({"image"})
@@ -33,11 +32,7 @@ _URLS: Final[Mapping[str, frozenset[str]]] = {
 _RESULT_DOCUMENTS: Final = frozenset(
     {"anthropic", "openai", "google", "google-cloud", "bedrock", "mistral"}
 )
-"""Providers that take documents in results of tools.
-
-Anthropic, Bedrock, OpenAI's Responses and Gemini 3 have blocks for them. For the others of these
-providers, pydantic-ai's adapter moves a result's files to the message after the result.
-"""
+"""Providers that take documents in results of tools, or after them: pydantic-ai moves the files."""
 
 _COMMON_SOUNDS: Final = frozenset({"audio/wav", "audio/mpeg"})
 _SOUNDS: Final[Mapping[str, frozenset[str]]] = {"google": AUDIO, "google-cloud": AUDIO}

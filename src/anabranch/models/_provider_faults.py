@@ -42,7 +42,6 @@ _LOST = _Kind(
 _UNREADABLE = _Kind("gave no reply that can be used", "Ask again.", passing=True)
 _REFUSED = _Kind("refused the request", "Asking the same again will not help.")
 TOO_LARGE = 413
-"""The HTTP status for a request with too many bytes, for example large images."""
 _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
     (ai.ModelRequestTimeout, _SLOW),
     (ai.ModelTimeoutError, _SLOW),
@@ -82,10 +81,6 @@ def mapped_errors(model: str, messages: Sequence[Message] = ()) -> Generator[Non
             " leave that part out."
         )
         raise ModelError(message, refused=True) from error
-
-
-def incomplete_reply(model: str) -> ProviderError:
-    return ProviderError(f"{model} broke off in the middle of a reply. Ask again.", passing=True)
 
 
 def _as_ours(model: str, error: ai.ModelAPIError, messages: Sequence[Message]) -> ProviderError:

@@ -25,8 +25,14 @@ from anabranch._text import encodable
 from anabranch.memory import EmbeddedKind
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models._file_parts import taken_files
-from anabranch.models._protocol import ModelError, SampleStream, ended_at_stop, interrupted
-from anabranch.models._provider_faults import incomplete_reply, mapped_errors
+from anabranch.models._protocol import (
+    ModelError,
+    ProviderError,
+    SampleStream,
+    ended_at_stop,
+    interrupted,
+)
+from anabranch.models._provider_faults import mapped_errors
 from anabranch.models._tool_shapes import ToolShapes, most_tools, shaped
 from anabranch.models._translation import from_provider, to_provider
 
@@ -200,7 +206,10 @@ class _ProviderStream:
                 if text := _text_of(event):
                     return text
         if _is_incomplete(self._response):
-            raise incomplete_reply(self._asked.name)
+            name = self._asked.name
+            raise ProviderError(
+                f"{name} broke off in the middle of a reply. Ask again.", passing=True
+            )
         self._ended = True
         raise StopAsyncIteration
 

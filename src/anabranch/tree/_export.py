@@ -26,10 +26,8 @@ from anabranch.tree._threads import HEAD, ROLES, SHOWN, Node, Tree
 from anabranch.tree._user_view import state_of, text_for_user
 
 HERE = "← you are here"
-"""Marks the node where the user is."""
 
 WIDTH = 60
-"""The default for the length of a node's text, in characters."""
 
 LEAST = 20
 """Minimum characters shown of a text, also on the narrowest terminal."""

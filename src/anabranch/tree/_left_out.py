@@ -29,10 +29,7 @@ LEFT_OUT = "left_out"
 """The places of refused blocks, in the data of the first reply without them."""
 
 Place: TypeAlias = tuple[int, ...]
-"""The numbers of a message, of its block, and of a part of the block.
-
-The part is a block in a result, or 0 for the reasoning of a text or tool use.
-"""
+"""The numbers of a message, of its block, and of the block's part: 0 for its reasoning."""
 
 _NAMES = {"image": "an image", "audio": "a sound", "document": "a document"}
 _PLACES: TypeAdapter[tuple[Place, ...]] = TypeAdapter(tuple[Place, ...])

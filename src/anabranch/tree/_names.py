@@ -64,7 +64,6 @@ def _common(one: str, other: str) -> int:
 
 
 LATEST = "last"
-"""The name of the latest thread."""
 MAX_SEARCHED = 1_000
 """Maximum threads, the latest first, whose ids are compared with the beginning of an id."""
 

@@ -39,7 +39,6 @@ from anabranch.tree._threads import (
 NOT_CONTINUED = "The conversation comes from a file: the tool's call is not continued here."
 """The result of a tool use without a result in the file."""
 
-NewId: TypeAlias = Callable[[Literal["thread", "node"]], str]
 _RESULTS: TypeAdapter[list[Result]] = TypeAdapter(list[Result])
 
 
@@ -98,7 +97,9 @@ def thread_to_json(tree: Tree, files: Mapping[str, bytes] | None = None) -> dict
     }
 
 
-def thread_from_json(text: bytes, new_id: NewId, now: float) -> LoadedThread:
+def thread_from_json(
+    text: bytes, new_id: Callable[[Literal["thread", "node"]], str], now: float
+) -> LoadedThread:
     """Return the thread in ``text``; a ``ValueError`` names the place of a fault."""
     try:
         saved = _Saved.model_validate_json(text)

@@ -13,19 +13,14 @@ from anabranch.tree._projection import Results, is_placeholder, placed_blocks
 from anabranch.tree._threads import ASIDE, Node, Path, Tree
 
 WAITS = "waits for you"
-"""The state of a question without an answer."""
 LEFT = "left unanswered"
 """The state of a question that another message follows, or whose branch has ended."""
 CLOSED = "closed"
 """The state of a question that was loaded from a file."""
 STOPPED = "stopped by you"
-"""The state of a turn that a user has stopped."""
 CUT_OFF = "cut off at the limit of tokens"
-"""The state of a reply that would have been longer."""
 FILTERED = "ended by the provider's content filter"
-"""The state of a reply that its provider has withheld in part or as a whole."""
 SILENT = "the model wrote no text"
-"""The state of a reply without a text, a file or a call of a tool."""
 
 _INCOMPLETE = {"maxTokens": CUT_OFF, "content_filter": FILTERED}
 

@@ -55,7 +55,8 @@ class Terminal:
     """A person at a terminal: they wait for words, and type.
 
     `shown` is what was written since the words that were waited for, without what moves the cursor;
-    `screen` is what a terminal, by default of 80 columns and 24 lines, makes of all of it.
+    `screen` is what a terminal, by default of 80 columns and 24 lines, makes of all of it. `raw` is
+    all that was written.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Terminal:
         self.drawn = _Screen(*size, self.type)
         self._stream = pyte.ByteStream(self.drawn)
         self.shown = ""
+        self.raw = b""
 
     @property
     def screen(self) -> str:
@@ -93,6 +95,7 @@ class Terminal:
 
     def _take(self, written: bytes) -> None:
         self._stream.feed(written)
+        self.raw += written
         self.shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._decode(written))
 
     def type(self, keys: str) -> None:

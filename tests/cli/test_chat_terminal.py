@@ -57,6 +57,26 @@ def test_a_chat_is_led_by_keyboard(tmp_path: Path) -> None:
         person.type("\x04")
 
 
+def test_a_chat_sends_no_codes_to_a_dumb_terminal(tmp_path: Path) -> None:
+    script = [
+        {"when": "book", "tool_calls": [{"name": "book", "arguments": {"place": "Ulm"}}]},
+        {"text": "**All** right.", "repeat": True},
+    ]
+    (tmp_path / "model.json").write_text(json.dumps(script))
+    options = ["--model", f"script:{tmp_path / 'model.json'}", "--store", "memory:"]
+    environment = {"XDG_DATA_HOME": str(tmp_path), "TERM": "dumb"}
+    with terminal("chat", TARGET, *options, whole=True, environment=environment) as person:
+        person.wait_for("/help lists the commands")
+        person.type("book it\n/answer ok=true\n")
+        person.wait_for("Ulm: accept")
+        person.wait_for("**All** right.")
+        person.type("/clear\n/tree\n")
+        person.wait_for("(head)")
+        person.type("\x04")
+        person.status()
+        assert b"\x1b" not in person.raw
+
+
 def test_a_chat_outlives_its_place_and_its_thread(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from anabranch._lazy import lazy_names
 
 if TYPE_CHECKING:
     from anabranch._terminal.answer_file import Answers, names_of
-    from anabranch._terminal.console import Console
+    from anabranch._terminal.console import Console, is_drawable
     from anabranch._terminal.exits import (
         CommandError,
         FailedError,
@@ -35,7 +35,7 @@ else:
         __name__,
         {
             ".answer_file": "Answers names_of",
-            ".console": "Console",
+            ".console": "Console is_drawable",
             ".exits": "CommandError FailedError LeftError UsageError failing_as",
             ".forms": "DismissedError ask_consent ask_form ask_text",
             ".interrupts": (

@@ -27,7 +27,7 @@ class Console:
     def __init__(self, stream: TextIO | None = None, *, interactive: bool | None = None) -> None:
         self.stream: TextIO = stream or sys.stderr
         self.interactive: bool = (
-            sys.stdin.isatty() and sys.stderr.isatty() if interactive is None else interactive
+            sys.stdin.isatty() and is_drawable(sys.stderr) if interactive is None else interactive
         )
         self.region: LiveRegion | None = None
         """The text that the terminal redraws below the last line, if there is any."""
@@ -59,7 +59,7 @@ class Console:
         screen = ExitStack()
         if self.region is not None:
             screen.enter_context(self.region.paused())
-        if self.stream.isatty():
+        if is_drawable(self.stream):
             from prompt_toolkit.application import create_app_session
             from prompt_toolkit.output import create_output
 
@@ -74,6 +74,11 @@ class Console:
             self.region.print(Text(printable(text)))
         else:
             print(printable(_in_lines(text, self.stream)), file=self.stream, flush=True)
+
+
+def is_drawable(stream: TextIO) -> bool:
+    """Return whether ``stream`` is a terminal that obeys codes, unlike one with ``TERM=dumb``."""
+    return stream.isatty() and os.environ.get("TERM", "").lower() not in {"dumb", "unknown"}
 
 
 def _in_lines(text: str, stream: TextIO) -> str:

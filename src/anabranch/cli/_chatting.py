@@ -15,7 +15,14 @@ from typing import Any
 import anyio
 
 from anabranch._aio import cancel_and_wait
-from anabranch._terminal import Console, FailedError, Respondent, UsageError, failing_as
+from anabranch._terminal import (
+    Console,
+    FailedError,
+    Respondent,
+    UsageError,
+    failing_as,
+    is_drawable,
+)
 from anabranch.agents import Agent, TurnLimits, ignore_event
 from anabranch.chat import (
     ChatAnswerer,
@@ -110,7 +117,7 @@ async def _chat(
 ) -> None:
     asks = options.prompt is None or console.interactive
     lines = lines_of(options.script, console) if asks else ScriptedLines()
-    live = isinstance(lines, TypedLines) and sys.stdout.isatty()
+    live = isinstance(lines, TypedLines) and is_drawable(sys.stdout)
     replies = LiveReplies(console) if live else Replies()
     screen = ChatScreen(console, replies)
     answerer = ChatAnswerer(console, respondent, lines, screen.place_of)

@@ -21,7 +21,7 @@ from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
 
-from anabranch._terminal import Console, LiveRegion
+from anabranch._terminal import Console, LiveRegion, is_drawable
 from anabranch._text import printable
 
 NO_MODEL = "none"
@@ -61,7 +61,7 @@ class Replies:
         self._write(f"{text}\n")
 
     def clear(self) -> None:
-        if self._out.isatty():
+        if is_drawable(self._out):
             self._out.write(CLEAR)
             self._out.flush()
 

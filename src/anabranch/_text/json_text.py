@@ -11,7 +11,8 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -22,8 +23,6 @@ DEEPEST = 100
 
 _DIGITS = sys.int_info.default_max_str_digits
 _TOO_LONG = 10**_DIGITS
-
-_PLAIN = {str, int, float, bool, type(None)}
 
 _DECODER = json.JSONDecoder()
 
@@ -36,9 +35,11 @@ class TooDeepError(ValueError):
 def read_json(text: str) -> Any:  # noqa: ANN401 - any JSON
     """Return the value of ``text``, or raise ``ValueError``; ``TooDeepError`` for deep nesting."""
     try:
-        return _checked(json.loads(text))
+        value = json.loads(text)
     except RecursionError:
         raise TooDeepError from None
+    require_shallow(value)
+    return value
 
 
 def read_json_list(path: Path, name: str, error: type[Exception]) -> list[Any]:
@@ -62,44 +63,44 @@ def read_json_at(text: str, at: int) -> tuple[Any, int]:
         value, end = _DECODER.raw_decode(text, at)
     except RecursionError:
         raise TooDeepError from None
-    return _checked(value), end
+    require_shallow(value)
+    return value, end
 
 
 def number_problem(value: object) -> str | None:
     """Return the problem of a number in ``value`` that JSON cannot write, or ``None``."""
-    level: list[Any] = [value]
-    while level:  # each step in C, since a level may have millions of parts
-        kinds = {*map(type, level)}
-        floats = [each for each in level if type(each) is float] if float in kinds else []
-        if not all(map(math.isfinite, floats)):
+    for level in _levels(value):
+        if not all(map(math.isfinite, _of({float}, level))):
             return "NaN and Infinity are no numbers of JSON"
-        whole = [each for each in level if type(each) is int] if int in kinds else []
+        whole = _of({int}, level)
         if whole and (max(whole) >= _TOO_LONG or min(whole) <= -_TOO_LONG):
             return f"a number has at most {_DIGITS} digits"
-        nested: list[Any] = (
-            [each for each in level if isinstance(each, list | dict)] if kinds - _PLAIN else []
-        )
-        level = [inner for each in nested for inner in _inside(each)]
     return None
 
 
 def require_shallow(value: object) -> None:
     """Raise ``TooDeepError`` if ``value``, which is JSON, is nested too deeply."""
-    _checked(value)
+    for depth, level in enumerate(_levels(value)):
+        if depth == DEEPEST and any(issubclass(kind, dict | list) for kind in {*map(type, level)}):
+            raise TooDeepError
 
 
-def _checked(value: object) -> object:
+def _levels(value: object) -> Iterator[list[Any]]:
+    """Yield all parts of ``value``, level by level; in C, since a level may have millions."""
     level: list[Any] = [value]
-    for _ in range(DEEPEST + 1):
-        level = [each for each in level if isinstance(each, list | dict)]
-        if not level:
-            return value
-        level = [inner for each in level for inner in _inside(each)]
-    raise TooDeepError
+    while level:
+        yield level
+        kinds = {*map(type, level)}
+        objects = _of({kind for kind in kinds if issubclass(kind, dict)}, level)
+        lists = _of({kind for kind in kinds if issubclass(kind, list)}, level)
+        level = [*chain.from_iterable(chain(map(dict[Any, Any].values, objects), lists))]
 
 
-def _inside(value: list[Any] | dict[str, Any]) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
+def _of(kinds: set[type], level: list[Any]) -> list[Any]:
+    """Return the values in ``level`` of exactly these types."""
+    if kinds.isdisjoint(map(type, level)):
+        return []
+    return [*compress(level, map(kinds.__contains__, map(type, level)))]
 
 
 T = TypeVar("T")

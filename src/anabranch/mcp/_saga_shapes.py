@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from functools import partial
-from itertools import chain, compress, count
-from operator import is_
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import mcp_types as types
@@ -14,7 +12,7 @@ from mcp.types import CallToolResult
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from anabranch._text import encodable
+from anabranch._text import TooDeepError, encodable, number_problem, require_shallow
 from anabranch.mcp._error_mapping import checked_results
 
 
@@ -123,13 +121,8 @@ RESUME_SAGA: Final = "tools/resumeSaga"
 IDENTIFIER: Final = "io.github.anabranch/sagas"
 """The name under which a server advertises the two methods."""
 
-DEEPEST: Final = 64
-"""Maximum levels of objects and lists in a field; real forms and arguments have far fewer."""
 LARGEST: Final = 4 * 1024 * 1024
 """Maximum characters of a field: the SDK's limit over HTTP; over stdio the SDK has none."""
-LONGEST_NUMBER: Final = 4096
-"""Maximum bits of an integer; Python refuses to write much longer ones in decimal."""
-LONGEST: Final = 2**LONGEST_NUMBER
 QUOTED: Final = 80
 """Maximum characters of a text in an error message."""
 
@@ -165,37 +158,15 @@ def quoted(text: str) -> str:
 
 
 def _require_bounds(field: str, value: object) -> None:
-    """Refuse a value that is too large, nested too deeply, or has a number that is too long.
-
-    The check walks level by level, to avoid recursion, and in C: a Python loop over millions of
-    parts would delay every other call for seconds.
-    """
-    level: list[Any] = [value]
-    characters = 0
-    for depth in count(1):
-        kinds = {*map(type, level)}
-        texts, numbers = _of(str, level, kinds), _of(int, level, kinds)
-        characters += sum(map(len, texts)) + 2 * (len(level) - len(texts))
-        if characters > LARGEST:
-            raise invalid(field, f"it has more than {LARGEST} characters")
-        if numbers and (max(numbers) >= LONGEST or min(numbers) <= -LONGEST):
-            raise invalid(field, "it has a number that is too long")
-        objects = _of(dict, level, kinds)
-        values = map(dict[str, Any].values, objects)
-        level = [*chain.from_iterable(chain(objects, values, _of(list, level, kinds)))]
-        if not level:
-            return
-        if depth > DEEPEST:
-            raise invalid(field, f"it is nested in more than {DEEPEST} levels")
-
-
-def _of(kind: type, level: list[Any], kinds: set[type]) -> list[Any]:
-    """Return the values of the type ``kind`` in ``level``, whose types are ``kinds``."""
-    if kind not in kinds:
-        return []
-    if len(kinds) == 1:
-        return level
-    return [*compress(level, map(partial(is_, kind), map(type, level)))]
+    """Refuse a value that is too large, nested too deeply, or has a number that JSON cannot write."""
+    try:
+        require_shallow(value)
+    except TooDeepError as error:
+        raise invalid(field, str(error)) from None
+    if (problem := number_problem(value)) is not None:
+        raise invalid(field, problem)
+    if len(json.dumps(value, ensure_ascii=False, separators=(",", ":"))) > LARGEST:
+        raise invalid(field, f"it has more than {LARGEST} characters")
 
 
 def _where(location: tuple[int | str, ...]) -> str:

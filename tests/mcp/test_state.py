@@ -5,11 +5,13 @@ Source: SEP-2322, rule 4; design, "What a client sends is hostile".
 
 import logging
 import re
+import time
+from types import SimpleNamespace
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client, MCPError
+from mcp.server import request_state
 from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from pydantic import BaseModel
 
@@ -108,10 +110,11 @@ def test_a_short_key_is_refused_when_the_server_is_made() -> None:
         create_server("s", [asking()], keys=["short"])
 
 
-async def test_a_state_expires() -> None:
-    async with connected(serving(asking(), ttl=0.02), MODERN, ANSWERS) as client:
+async def test_a_state_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected(serving(asking(), ttl=60), MODERN, ANSWERS) as client:
         state = await opened(client)
-        await anyio.sleep(0.05)
+        later = time.time() + 61
+        monkeypatch.setattr(request_state, "time", SimpleNamespace(time=lambda: later))
         await assert_refused(client, state)
 
 

@@ -67,6 +67,8 @@ def read_url(text: str) -> Target:
     if kind is None:
         raise StoreError(f"There is no store for {url.drivername!r} URLs; use {_FORMS}.")
     label = url.set(query={}).render_as_string(hide_password=True)
+    if kind == "sqlite" and url.host is None:  # with the path as it is, for example with spaces
+        label = f"sqlite:///{url.database or ''}"
     options = dict(url.query)
     timeout = _seconds(options.pop("timeout", "10"))
     if kind == "sqlite":
@@ -87,7 +89,11 @@ def _read_sqlite(url: sa.URL, label: str, timeout: float, options: dict[str, Any
         raise StoreError(f"synchronous={synchronous} in {label} is neither full nor normal.")
     if options:
         raise StoreError(f"{label} has no option {min(options)!r}; it has timeout and synchronous.")
-    if url.host is not None or url.database in {None, "", ":memory:"}:
+    if url.host is None and url.database == ":memory:":
+        raise StoreError(
+            "The store URL sqlite:///:memory: names no file. Write memory: for a store without one."
+        )
+    if url.host is not None or url.database in {None, ""}:
         raise StoreError(
             f"{label} names no file: write three slashes before the path"
             " (four if it is absolute), or memory: for a store without a file."

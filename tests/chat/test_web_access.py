@@ -118,10 +118,17 @@ async def test_a_store_that_fails_is_not_described_to_the_page() -> None:
         async def threads_of(self, owner: str | None, limit: int) -> list[Thread]:
             raise StoreError("no route to db.internal")
 
+        async def create_thread(self, thread: Thread) -> None:
+            raise StoreError("no space on db.internal")
+
     async with browsing(store=Broken()) as client:
-        response = await client.get("/threads")
-        assert response.status_code == 503
-        assert "db.internal" not in response.text
+        for method, verb in (("GET", "read"), ("POST", "change")):
+            response = await client.request(
+                method, "/threads", json={} if method == "POST" else None
+            )
+            assert response.status_code == 503
+            error = f"The server cannot {verb} its conversations now. Try again."
+            assert response.json() == {"error": error}
 
 
 async def test_shown_calls_have_no_journal() -> None:

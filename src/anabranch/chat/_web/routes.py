@@ -193,7 +193,6 @@ class Routes:
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    del request
     if isinstance(error, HTTPException):
         return json_response({"error": error.detail}, error.status_code, error.headers)
     if isinstance(error, AnswerRefusedError):
@@ -202,8 +201,9 @@ async def on_error(request: Request, error: Exception) -> Response:
         return json_response(shown, ANSWER_STATUS[error.reason])
     if isinstance(error, StoreError):  # the message describes the server's database
         logger.warning("could not serve a request: %s", error)
+        can_not = "read" if request.method == "GET" else "change"
         return json_response(
-            {"error": "The server cannot read its conversations now. Try again."}, 503
+            {"error": f"The server cannot {can_not} its conversations now. Try again."}, 503
         )
     is_conflict = isinstance(error, BusyError | RunTakenError)
     return json_response({"error": str(error)}, 409 if is_conflict else 422)

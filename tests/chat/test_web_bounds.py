@@ -39,6 +39,13 @@ def written(body: dict[str, Any], number: str) -> str:
     return json.dumps(body).replace(str(PLACE), number)
 
 
+async def test_a_body_that_is_no_object_is_named_as_the_body() -> None:
+    async with browsing() as client:
+        refused = await client.post("/threads", json=[])
+    assert refused.status_code == 422
+    assert refused.json()["error"].startswith("The request does not fit: body: ")
+
+
 @pytest.mark.parametrize(
     ("said", "content"),
     [

@@ -72,7 +72,9 @@ async def read_body(request: Request, model: type[B]) -> B:
         if first["type"] == "json_invalid":
             why = first.get("ctx", {}).get("error", "")
             raise HTTPException(400, f"The body is not JSON: {why}.") from None
-        raise HTTPException(422, f"The request does not fit: {describe(problem)}.") from None
+        raise HTTPException(
+            422, f"The request does not fit: {describe(problem, 'body')}."
+        ) from None
 
 
 def json_response(

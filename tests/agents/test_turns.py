@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,8 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, ToolError, ToolSpec, Usage, tool
 from anabranch._telemetry import log_fields
 from anabranch.agents import (
+    Agent,
+    Event,
     NodeAdded,
     Outcome,
     Question,
@@ -30,7 +33,7 @@ from anabranch.agents import (
 )
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, TextBlock, text_of
-from anabranch.testing import ModelFunction, calls
+from anabranch.testing import MockModel, ModelFunction, calls
 from anabranch.tree import (
     NO_RESULT,
     Node,
@@ -536,3 +539,34 @@ async def test_a_turn_reads_its_path_once_for_all_its_requests_and_tools() -> No
     assert store.readings == ["around"]
     assert len(await here.of_kind("results")) == 2
     await here.check()
+
+
+async def test_a_plain_function_is_a_listener() -> None:
+    events = list[Event]()
+    agent = Agent(MemoryTrees(), MockModel(lambda _: "Hello."), listener=events.append)
+    reply = await agent.say((await agent.begin()).id, "Hi")
+    assert NodeAdded(reply) in events
+
+
+async def test_a_wrong_kind_of_thread_node_or_listener_is_refused() -> None:
+    trees: Any = MemoryTrees()
+    given: Any = [print]
+    with pytest.raises(TypeError, match=r"Agent\(\) takes a function of one event as listener; it"):
+        Agent(trees, MockModel(str), listener=given)
+    agent: Any = Agent(trees, MockModel(lambda _: "Hello."))
+    thread = await agent.begin()
+    reply = await agent.say(thread.id, "Hi")
+    for refused, sentence in (
+        (agent.say(thread, "Hi"), "agent.say() takes the id of a thread, for example thread.id"),
+        (agent.say(thread.id, "Hi", at=reply), "agent.say() takes the id of a node, for example"),
+        (agent.put(thread, [(None, "Hi")]), "agent.put() takes the id of a thread, for example"),
+        (agent.answer(reply, True), "agent.answer() takes the id of a question, for example"),
+        (agent.add_answer(reply, True), "agent.add_answer() takes the id of a question, for"),
+        (
+            agent.resume(reply.id),
+            "This method takes a node, for example await agent.store.node(id)",
+        ),
+        (agent.open_questions(None), "This method takes a node, for example await agent.store"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(sentence)):
+            await refused

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -16,6 +16,7 @@ from anabranch.agents._agent_dependencies import (
     AgentDependencies,
     durability_of,
     offered,
+    require_id,
     require_parts,
 )
 from anabranch.agents._agent_tools import AgentTool, Continuation
@@ -24,7 +25,7 @@ from anabranch.agents._batch_line import BatchLine
 from anabranch.agents._branch_progress import OpenFork, PathEnd, open_fork
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
-from anabranch.agents._events import Listener, ignore_event
+from anabranch.agents._events import Event, awaited, ignore_event
 from anabranch.agents._front_end import FrontEnd, FrontEndTools
 from anabranch.agents._line_writer import LineWriter, surroundings_of
 from anabranch.agents._meter import Meter
@@ -67,7 +68,7 @@ class Agent:
             neither, no tool can ask.
         limits: the limits of each turn.
         tool_limits: the limits of each call of a tool, in addition to the tool's own.
-        listener: receives the events of a turn.
+        listener: a function, async or plain, that receives each event of a turn.
         clock: the time; by default, the system's.
         naming: names threads and nodes; by default, at random.
         capabilities: the kinds of questions that tools may ask; by default, the kinds that
@@ -92,7 +93,7 @@ class Agent:
         user: Answerer | None = None,
         limits: TurnLimits | None = None,
         tool_limits: Limits | None = None,
-        listener: Listener = ignore_event,
+        listener: Callable[[Event], object] = ignore_event,
         clock: Clock | None = None,
         naming: Naming = random_names,
         capabilities: Capabilities | None = None,
@@ -109,7 +110,7 @@ class Agent:
             user,
             limits or TurnLimits(),
             tool_limits or Limits(),
-            listener,
+            awaited(listener),
             clock or SystemClock(),
             naming,
             capabilities or offered((user or Absent()).capabilities, model),
@@ -169,6 +170,9 @@ class Agent:
             Exception: if the model raises an error. The message and all nodes before the error
                 stay.
         """
+        require_id("say", "thread", thread_id)
+        if at is not None:
+            require_id("say", "node", at)
         around = await self.store.around(thread_id, at)
         thread = around.thread if around is not None else await self.store.thread(thread_id)
         if thread is None:
@@ -191,6 +195,7 @@ class Agent:
         Raises:
             ToolError: if a message is blank; then no message is added.
         """
+        require_id("put", "thread", thread_id)
         contents = [_blocks(content) for _, content in messages]
         if not all(map(_says_something, contents)):
             raise ToolError("A message must not be blank.")
@@ -266,6 +271,7 @@ class Agent:
             TurnLimitError: if a limit of the turn is reached.
             Exception: if the model raises an error.
         """
+        require_id("answer", "question", question_id)
         given = read_reply(question_id, reply)
         question, around = await find_question(self.store, question_id)
         return await observed(question.thread_id, self._answer(question, around, given))
@@ -290,6 +296,7 @@ class Agent:
                 answer.
             ToolError: if :meth:`answer` would raise it.
         """
+        require_id("add_answer", "question", question_id)
         return await add_reply(self, question_id, read_reply(question_id, reply))
 
     async def cancel_questions(self, node: Node | Surroundings) -> Node:

@@ -132,6 +132,16 @@ def require_parts(where: str, store: object, model: object, capabilities: object
         raise wrong_kind(where, wanted, capabilities)
 
 
+def require_id(method: str, of: str, given: object) -> None:
+    if not isinstance(given, str):
+        raise wrong_kind(f"agent.{method}()", f"the id of a {of}, for example {of}.id", given)
+
+
+def require_node(given: object) -> None:
+    if not isinstance(given, Node):
+        raise wrong_kind("This method", "a node, for example await agent.store.node(id)", given)
+
+
 def durability_of(calls: CallStore | Durability | None, trees: TreeStore) -> Durability:
     """Return ``calls`` if it is a policy; otherwise a policy for the store, with an agent's times."""
     if not isinstance(calls, Durability):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -9,6 +10,7 @@ from typing import Any, TypeAlias
 from anabranch._engine import Notice
 from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.messages import ToolUseBlock
+from anabranch.tool import wrong_kind
 from anabranch.tree import Node, Ref, Result, TreeStore
 
 
@@ -114,6 +116,19 @@ Event: TypeAlias = (
 
 Listener: TypeAlias = Callable[[Event], Awaitable[None]]
 """Receives each event. The turn waits for its return; an error of the listener ends the turn."""
+
+
+def awaited(listener: Callable[[Event], object]) -> Listener:
+    """Return ``listener`` as an async function; ``listener`` may be a plain function."""
+    if not callable(listener):
+        raise wrong_kind("Agent()", "a function of one event as listener", listener)
+
+    async def listen(event: Event) -> None:
+        returned = listener(event)
+        if inspect.isawaitable(returned):
+            await returned
+
+    return listen
 
 
 async def ignore_event(event: Event) -> None:

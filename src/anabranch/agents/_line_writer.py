@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
+from anabranch.agents._agent_dependencies import require_node
 from anabranch.agents._agent_tools import Asked
 from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
 from anabranch.agents._events import ToolEnded
@@ -242,6 +243,7 @@ class LineWriter:
 async def surroundings_of(store: TreeStore, node: Node | Surroundings) -> Surroundings:
     if isinstance(node, Surroundings):
         return node
+    require_node(node)
     around = await store.around(node.thread_id, node.id)
     if around is None:
         raise ToolError(f"There is no node {node.id!r} in the thread {node.thread_id!r}.")

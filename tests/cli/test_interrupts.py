@@ -5,6 +5,7 @@ import io
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -13,6 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from anabranch.__main__ import main
 from anabranch._terminal import ask_text, handled_by, on_interrupt
 from anabranch.chat import TypedLines
 from tests.cli.stopping import SERVE, started, url_of
@@ -192,3 +194,17 @@ def test_a_second_press_kills_work_that_the_first_cannot_cut_short(tmp_path: Pat
         person.type(CTRL_C)
         person.wait_for("Ctrl-C again kills it.")
         person.type(CTRL_C)
+
+
+def test_ctrl_c_during_the_imports_of_a_command_ends_it_quietly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "anabranch.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "anabranch.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    assert main() == 130
+    assert capsys.readouterr().err == "anabranch: cancelled\n"

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import mcp_types as types
 import pytest
 from mcp import Client
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Image, MCPServer
 from pydantic import BaseModel, RootModel
 from pydantic_core import to_jsonable_python
 
@@ -105,6 +105,7 @@ NAMES: dict[str, Any] = {
     "Colour": Colour,
     "Connection": Connection,
     "Decimal": Decimal,
+    "Image": Image,
     "Literal": Literal,
     "Path": Path,
     "Payment": Payment,

@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 from fastmcp import Client as FastClient
 from fastmcp import FastMCP
+from fastmcp.utilities.types import File
+from fastmcp.utilities.types import Image as FastImage
 from mcp import Client
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Image, MCPServer
 from pydantic import BaseModel, RootModel
 
-from anabranch import BranchContext, Elicitation, tool
+from anabranch import BranchContext, Elicitation, run_tool, tool
+from anabranch.errors import ToolError
 from anabranch.mcp import as_fastmcp_tool, create_server
 from anabranch.mcp._saga_client import SagaClient
 from anabranch.testing import MockClient
@@ -45,17 +48,24 @@ async def unmeasured(_: BranchContext) -> dict[str, float]:
     return {"mean": float("nan")}
 
 
+@tool
+async def photograph(_: BranchContext) -> Image:
+    """Return a file that is missing."""
+    return Image("/nowhere/secret.png")
+
+
 CASES: list[tuple[str, dict[str, Any], str]] = [
     ("wrong", {}, "does not fit its output schema: row: Input should be a valid integer"),
     ("endless", {"depth": 300}, "is nested too deeply"),
     ("endless", {"depth": 5_000}, "is nested too deeply"),
     ("endless", {"depth": 0}, "refers to itself"),
     ("unmeasured", {}, "cannot be JSON: NaN and Infinity are no numbers of JSON"),
+    ("photograph", {}, "holds a file that cannot be read (FileNotFoundError)"),
 ]
 
 
 def server() -> MCPServer[Any]:
-    return create_server("unfit", [wrong, endless, unmeasured])
+    return create_server("unfit", [wrong, endless, unmeasured, photograph])
 
 
 @pytest.mark.parametrize(("name", "arguments", "words"), CASES)
@@ -81,7 +91,7 @@ async def test_so_does_the_caller_of_a_fastmcp_server(
     name: str, arguments: dict[str, Any], words: str
 ) -> None:
     host = FastMCP("unfit")
-    for each in (wrong, endless, unmeasured):
+    for each in (wrong, endless, unmeasured, photograph):
         host.add_tool(as_fastmcp_tool(each))
     async with FastClient(host) as client:
         result = await client.call_tool(name, arguments, raise_on_error=False)
@@ -93,7 +103,24 @@ def check(result: Any, words: str) -> None:
     text = result.content[0].text
     assert words in text
     assert "hunter2" not in text
+    assert "secret" not in text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize("kind", [Image, FastImage, File], ids=["sdk", "fastmcp", "file"])
+@pytest.mark.parametrize("listed", [False, True])
+async def test_a_call_with_an_unreadable_file_undoes_its_steps(kind: Any, listed: bool) -> None:
+    undone: list[str] = []
+
+    @tool
+    async def photograph(ctx: BranchContext) -> Any:
+        await ctx.step(str, "camera", undo=undone.append)
+        file = kind(path="/nowhere/secret.png")
+        return ["seen", file] if listed else file
+
+    with pytest.raises(ToolError, match=r"holds a file that cannot be read \(FileNotFoundError\)"):
+        await run_tool(photograph, {}, MockClient())
+    assert undone == ["camera"]
 
 
 def test_a_form_that_contains_itself_is_refused() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -13,6 +14,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from anabranch._elicitation import describe
 from anabranch._text import DEEPEST, encodable, number_problem, require_shallow
 from anabranch.errors import ToolError
+
+logger: logging.Logger = logging.getLogger("anabranch")
 
 FILE_METHODS = ("to_image_content", "to_audio_content", "to_resource_content")
 """The methods of the SDK's and FastMCP's helpers that make a file of the helper."""
@@ -56,6 +59,10 @@ class _NoDataError(Exception):
     """A value contains an object that is neither JSON data nor a file."""
 
 
+class _UnreadableFileError(Exception):
+    """A value contains a helper whose file cannot be read."""
+
+
 def _unwritable(value: object) -> str | None:
     """Return the reason why ``value`` cannot be JSON or a file; ``None`` if it can."""
     if type(value) in _SCALARS and number_problem(value) is None:
@@ -68,6 +75,8 @@ def _unwritable(value: object) -> str | None:
     except _NoDataError as found:
         advice = "Return plain data, a pydantic model or a dataclass"
         return f"cannot be JSON: it holds an object of type {found}. {advice}"
+    except _UnreadableFileError as found:
+        return f"holds a file that cannot be read ({found})"
     except (PydanticSerializationError, RecursionError, ValueError):
         return "is nested too deeply, refers to itself, or is not JSON"
     problem = number_problem(written)
@@ -94,9 +103,15 @@ def _inside(value: Any) -> Iterable[Any]:  # noqa: ANN401 - a container of anyth
 
 def _file(value: object) -> None:
     """Accept a helper that becomes a file of the result."""
-    if not any(callable(getattr(value, name, None)) for name in FILE_METHODS):
+    convert = next(filter(callable, (getattr(value, name, None) for name in FILE_METHODS)), None)
+    if convert is None:
         _refuse(value)
+    try:
+        convert()
+    except Exception as error:
+        logger.debug("a file of a tool's return value cannot be read", exc_info=error)
+        raise _UnreadableFileError(type(error).__name__) from error
 
 
-def _refuse(value: object) -> None:
+def _refuse(value: object) -> NoReturn:
     raise _NoDataError(type(value).__qualname__)

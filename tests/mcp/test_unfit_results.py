@@ -54,6 +54,12 @@ async def photograph(_: BranchContext) -> Image:
     return Image("/nowhere/secret.png")
 
 
+@tool
+async def album(_: BranchContext) -> dict[str, Any]:
+    """Return a file in an object, which no result can hold."""
+    return {"cover": Image(data=b"a")}
+
+
 CASES: list[tuple[str, dict[str, Any], str]] = [
     ("wrong", {}, "does not fit its output schema: row: Input should be a valid integer"),
     ("endless", {"depth": 300}, "is nested too deeply"),
@@ -61,11 +67,12 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("endless", {"depth": 0}, "refers to itself"),
     ("unmeasured", {}, "cannot be JSON: NaN and Infinity are no numbers of JSON"),
     ("photograph", {}, "holds a file that cannot be read (FileNotFoundError)"),
+    ("album", {}, "holds an object of type Image. Return a file alone or in a list"),
 ]
 
 
 def server() -> MCPServer[Any]:
-    return create_server("unfit", [wrong, endless, unmeasured, photograph])
+    return create_server("unfit", [wrong, endless, unmeasured, photograph, album])
 
 
 @pytest.mark.parametrize(("name", "arguments", "words"), CASES)
@@ -91,7 +98,7 @@ async def test_so_does_the_caller_of_a_fastmcp_server(
     name: str, arguments: dict[str, Any], words: str
 ) -> None:
     host = FastMCP("unfit")
-    for each in (wrong, endless, unmeasured, photograph):
+    for each in (wrong, endless, unmeasured, photograph, album):
         host.add_tool(as_fastmcp_tool(each))
     async with FastClient(host) as client:
         result = await client.call_tool(name, arguments, raise_on_error=False)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
 from anabranch._schemas.foreign import misfits
 from anabranch._text import TooDeepError, read_json, read_json_at
 
@@ -26,6 +28,13 @@ JSON_TYPES: dict[type, str] = {
 }
 LONGEST = 200
 """Maximum characters of typed text that an error repeats."""
+
+_SCALARS: dict[str, TypeAdapter[Any]] = {
+    "integer": TypeAdapter(int),
+    "number": TypeAdapter(float, config=ConfigDict(allow_inf_nan=False)),
+    "boolean": TypeAdapter(bool),
+}
+"""Readers of texts such as ``yes``, which tools accept for a boolean in other requests."""
 
 WORDS = {
     "boolean": "true or false",
@@ -50,6 +59,9 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any
             problems.append(f"{name!r} is given twice. Give it once.")
         else:
             arguments[name] = None  # an unreadable argument counts as given
+            if not text and _is_left_out(name, schema):
+                unread.add(name)
+                continue
             try:
                 arguments[name] = _read_value(name, text, schema)
             except ValueError as problem:
@@ -60,7 +72,14 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any
         read = {name: value for name, value in arguments.items() if name not in unread}
         wrong = (f"{name}: {why}." for name, why in misfits_of(read, schema))
         raise ValueError(" ".join([*problems, *wrong]))
-    return arguments
+    return {name: value for name, value in arguments.items() if name not in unread}
+
+
+def _is_left_out(name: str, schema: Mapping[str, Any]) -> bool:
+    """Return whether an empty text stands for the default of the parameter ``name``."""
+    field = schema.get("properties", {}).get(name, {})
+    types = set(_types(field, schema.get("$defs", {})))
+    return "default" in field and not types & {"string", "null"} and bool(types)
 
 
 def misfits_of(values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -121,13 +140,16 @@ def _read_value(name: str, text: str, schema: Mapping[str, Any]) -> object:
     except TooDeepError as error:
         raise ValueError(f"{name} cannot be read: {error}.") from None
     except ValueError:
-        if "string" in types or not types:
-            return text
-        raise ValueError(_wrong(name, text, types)) from None
+        value = text
     if not types or _fits(value, types):
         return value
     if "string" in types:
         return text
+    if not text and "null" in types:
+        return None
+    for kind in _SCALARS.keys() & types:
+        with suppress(ValidationError):
+            return _SCALARS[kind].validate_python(text)
     raise ValueError(_wrong(name, text, types))
 
 

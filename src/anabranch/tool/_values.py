@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterable, Iterator
-from functools import cached_property
-from typing import Any, NoReturn, cast
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
+from typing import Any, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -20,6 +20,7 @@ logger: logging.Logger = logging.getLogger("anabranch")
 FILE_METHODS = ("to_image_content", "to_audio_content", "to_resource_content")
 """The methods of the SDK's and FastMCP's helpers that make a file of the helper."""
 
+_DATA = "plain data, a pydantic model or a dataclass"
 _SCALARS = {str, bool, int, type(None)}
 
 
@@ -69,12 +70,14 @@ def _unwritable(value: object) -> str | None:
         return None
     try:
         _refuse_iterators(value)
+        files = _readable_files(value)
         read = encodable(value)  # as edges write the value
-        written = to_jsonable_python(read, by_alias=True, bytes_mode="base64", fallback=_file)
+        written = to_jsonable_python(
+            read, by_alias=True, bytes_mode="base64", fallback=partial(_require_in, files)
+        )
         require_shallow(written)
     except _NoDataError as found:
-        advice = "Return plain data, a pydantic model or a dataclass"
-        return f"cannot be JSON: it holds an object of type {found}. {advice}"
+        return f"cannot be JSON: it holds an object of type {found}"
     except _UnreadableFileError as found:
         return f"holds a file that cannot be read ({found})"
     except (PydanticSerializationError, RecursionError, ValueError):
@@ -101,17 +104,42 @@ def _inside(value: Any) -> Iterable[Any]:  # noqa: ANN401 - a container of anyth
     return inside
 
 
-def _file(value: object) -> None:
-    """Accept a helper that becomes a file of the result."""
-    convert = next(filter(callable, (getattr(value, name, None) for name in FILE_METHODS)), None)
-    if convert is None:
-        _refuse(value)
+def _readable_files(value: object) -> set[int]:
+    """Return the ids of the helpers that become files of the result: ``value``, or those in lists."""
+    found: set[int] = set()
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        helpers = {kind for kind in {*map(type, level)} if _converters(kind)}
+        files = [each for each in level if type(each) in helpers] if helpers else []
+        for each in files:
+            _require_readable(each)
+        found.update(map(id, files))
+        nested: list[Any] = [each for each in level if isinstance(each, list | tuple)]
+        level = [inner for each in nested for inner in each]
+        if not level:
+            break
+    return found
+
+
+def _converters(value: object) -> list[Callable[[], object]]:
+    """Return the methods of a helper, or its class, that make a file; none for other objects."""
+    return [*filter(callable, (getattr(value, name, None) for name in FILE_METHODS))]
+
+
+def _require_readable(helper: object) -> None:
     try:
-        convert()
+        _converters(helper)[0]()
     except Exception as error:
         logger.debug("a file of a tool's return value cannot be read", exc_info=error)
         raise _UnreadableFileError(type(error).__name__) from error
 
 
-def _refuse(value: object) -> NoReturn:
-    raise _NoDataError(type(value).__qualname__)
+def _require_in(files: set[int], value: object) -> None:
+    if id(value) in files:
+        return
+    advice = "a file alone or in a list" if _converters(value) else _DATA
+    raise _NoDataError(f"{type(value).__qualname__}. Return {advice}")
+
+
+def _refuse(value: object) -> None:
+    raise _NoDataError(f"{type(value).__qualname__}. Return {_DATA}")

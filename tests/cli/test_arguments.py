@@ -37,12 +37,27 @@ def schema_of(annotation: Any) -> dict[str, Any]:
         (Literal[1, "one"], "1", 1),
         (Literal[1, "one"], "one", "one"),
         (Place | None, '{"town": "Ulm"}', {"town": "Ulm"}),
+        (bool, "yes", True),
+        (bool, "False", False),
+        (bool, "0", False),
+        (bool | None, "on", True),
+        (int, "5.0", 5),
+        (int, "+5", 5),
+        (int | None, "1_000", 1000),
+        (float, ".5", 0.5),
         (Any, "5", 5),
         (Any, "five", "five"),
     ],
 )
 def test_a_value_is_read_by_its_parameters_type(annotation: Any, text: str, value: object) -> None:
     assert read_arguments([f"x={text}"], None, schema_of(annotation)) == {"x": value}
+
+
+@pytest.mark.parametrize("annotation", [int, bool, int | None, list[int], Place | None])
+def test_an_empty_value_is_the_default_of_its_parameter(annotation: Any) -> None:
+    schema = schema_of(annotation)
+    schema["properties"]["x"]["default"] = None
+    assert read_arguments(["x="], None, schema) == {"x": None}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +67,10 @@ def test_a_value_is_read_by_its_parameters_type(annotation: Any, text: str, valu
         (int, "5.5", "a whole number"),
         (int, "true", "a whole number"),
         (float, '"5"', "a number"),
-        (bool, "1", "true or false"),
+        (bool, "5", "true or false"),
+        (bool, "maybe", "true or false"),
+        (int, "", "a whole number"),
+        (float, "nan", "a number"),
         (list[int], "1,2", "a JSON list"),
         (Place, "Ulm", "a JSON object"),
         (int | None, "x", "a whole number or null"),

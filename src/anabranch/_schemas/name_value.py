@@ -59,9 +59,6 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any
             problems.append(f"{name!r} is given twice. Give it once.")
         else:
             arguments[name] = None  # an unreadable argument counts as given
-            if not text and _is_left_out(name, schema):
-                unread.add(name)
-                continue
             try:
                 arguments[name] = _read_value(name, text, schema)
             except ValueError as problem:
@@ -72,14 +69,7 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any
         read = {name: value for name, value in arguments.items() if name not in unread}
         wrong = (f"{name}: {why}." for name, why in misfits_of(read, schema))
         raise ValueError(" ".join([*problems, *wrong]))
-    return {name: value for name, value in arguments.items() if name not in unread}
-
-
-def _is_left_out(name: str, schema: Mapping[str, Any]) -> bool:
-    """Return whether an empty text stands for the default of the parameter ``name``."""
-    field = schema.get("properties", {}).get(name, {})
-    types = set(_types(field, schema.get("$defs", {})))
-    return "default" in field and not types & {"string", "null"} and bool(types)
+    return arguments
 
 
 def misfits_of(values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -145,11 +135,12 @@ def _read_value(name: str, text: str, schema: Mapping[str, Any]) -> object:
         return value
     if "string" in types:
         return text
-    if not text and "null" in types:
-        return None
-    for kind in _SCALARS.keys() & types:
-        with suppress(ValidationError):
-            return _SCALARS[kind].validate_python(text)
+    if not text and "default" in field:
+        return field["default"]
+    for kind, reader in _SCALARS.items():
+        if kind in types:
+            with suppress(ValidationError):
+                return reader.validate_python(text)
     raise ValueError(_wrong(name, text, types))
 
 

@@ -32,6 +32,7 @@ from anabranch._asking import (
     checked_tools,
     find_question,
     find_tool,
+    first_arguments,
     given_messages,
     needs_of,
     request_of,
@@ -436,8 +437,7 @@ class BranchContext:
             return await chosen.run(ctx, values)
 
         path = self._call.cursor.new_path(scope, checked_name(chosen.name.replace("/", ".")))
-        if chosen.drawn is not None:
-            values = self._call.operations.first(scope.branch, path, chosen.drawn, values)
+        values = first_arguments(self._call, scope.branch, path, chosen, values)
         codec, asked = codec_of(chosen.returned_by), pin(chosen.run, [values])
         run = self._call.branches.run(path, chosen.limits, body, codec, asked=asked, is_tool=True)
         return self._made(run)

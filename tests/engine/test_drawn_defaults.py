@@ -1,12 +1,14 @@
 """A default that a function makes: each round has the value of the first one."""
 
 import itertools
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from anabranch._engine import Branch, Codec, drawn_codec
+from anabranch.errors import SerializationError
 from tests.engine.harness import ask, first_round, here, hot, rounds
 
 NUMBERS = itertools.count()
@@ -30,9 +32,9 @@ def test_only_a_type_with_a_default_that_may_differ_has_a_codec(type_: Any, draw
     assert (drawn_codec(TypeAdapter(type_)) is not None) == draws
 
 
-def first(codec: Codec, value: object) -> object:
+def first(codec: Codec, value: object, again: object = None) -> object:
     call, scope = here()
-    return call.operations.first(scope.branch, "order", codec, value)
+    return call.operations.first(scope.branch, "order", codec, value, lambda: again)
 
 
 async def test_each_round_has_the_value_of_the_first_round() -> None:
@@ -50,13 +52,21 @@ async def test_each_round_has_the_value_of_the_first_round() -> None:
     assert kept.number == made.number - 1
 
 
-async def test_a_value_that_cannot_be_recorded_stays_unchanged() -> None:
+async def test_a_value_that_cannot_be_recorded_and_is_steady_stays_unchanged() -> None:
     opaque = object()
 
     async def body(_: Branch) -> bool:
-        return first(Codec(None), opaque) is opaque
+        return first(Codec(None), opaque, opaque) is opaque
 
     assert await hot(body)
+
+
+async def test_a_value_that_cannot_be_recorded_and_differs_is_refused() -> None:
+    async def body(_: Branch) -> None:
+        first(Codec(None), Decimal(1), Decimal(2))
+
+    with pytest.raises(SerializationError, match="a default differs in each round"):
+        await hot(body)
 
 
 async def test_a_body_whose_round_has_ended_records_no_default() -> None:

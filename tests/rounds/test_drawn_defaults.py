@@ -7,14 +7,27 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 
 from anabranch import Accepted, BranchContext, tool
+from anabranch.errors import SerializationError
 from anabranch.rounds import Asked, Returned, Rounds
 from anabranch.tool import Tool
 from tests.durable.stores import Modelled
 
 NUMBERS = itertools.count()
+
+
+def drawn_text() -> str:
+    return uuid.uuid4().hex
+
+
+def drawn_secret() -> SecretStr:
+    return SecretStr(drawn_text())
+
+
+def steady_secret() -> SecretStr:
+    return SecretStr("a")
 
 
 class Yes(BaseModel):
@@ -94,6 +107,14 @@ async def called(ctx: BranchContext) -> str:
     return await ctx.call_tool(given_in_a_model, order={})
 
 
+@tool
+async def given_beside_a_secret(
+    ctx: BranchContext, token: SecretStr, name: Annotated[str, Field(default_factory=drawn_text)]
+) -> str:
+    assert token.get_secret_value() == "a"
+    return await kept(ctx, name)
+
+
 @pytest.fixture(params=["sealed", "stored"])
 def rounds(request: pytest.FixtureRequest) -> Rounds:
     store = Modelled() if request.param == "stored" else None
@@ -108,6 +129,7 @@ GIVEN: dict[Tool[str], dict[str, Any]] = {
     answered_twice_at_once: {},
     sampled: {},
     called: {},
+    given_beside_a_secret: {"token": "a"},
 }
 
 
@@ -153,3 +175,41 @@ async def test_defaults_of_the_loser_of_a_race_are_not_missed(rounds: Rounds) ->
     [last] = asked.questions
     ended = await rounds.run(raced, state=asked.state, answers={last.id: Accepted(Yes())})
     assert ended == Returned("ended")
+
+
+@tool
+async def secret_alone(
+    ctx: BranchContext, token: Annotated[SecretStr, Field(default_factory=drawn_secret)]
+) -> str:
+    return await kept(ctx, token)
+
+
+@tool
+async def secret_called(ctx: BranchContext) -> str:
+    return await ctx.call_tool(secret_alone)
+
+
+@pytest.mark.parametrize("made", [secret_alone, secret_called], ids=lambda made: made.name)
+async def test_a_drawn_secret_is_refused_in_the_first_round(
+    rounds: Rounds, made: Tool[str]
+) -> None:
+    with pytest.raises(SerializationError, match="a default differs in each round"):
+        await rounds.run(made)
+
+
+@tool
+async def secret_of_the_server(
+    ctx: BranchContext, token: Annotated[SecretStr, Field(default_factory=steady_secret)]
+) -> str:
+    await ctx.elicit(Yes, "Go on?")
+    return token.get_secret_value()
+
+
+async def test_a_secret_that_is_the_same_in_each_round_is_accepted(rounds: Rounds) -> None:
+    asked = await rounds.run(secret_of_the_server)
+    assert isinstance(asked, Asked)
+    [last] = asked.questions
+    ended = await rounds.run(
+        secret_of_the_server, state=asked.state, answers={last.id: Accepted(Yes())}
+    )
+    assert ended == Returned("a")

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Runnable,
         Sampler,
         find_tool,
+        first_arguments,
     )
     from anabranch._asking.replies import refusal, tool_use, wanted_form
     from anabranch._asking.sampling import (
@@ -71,7 +72,7 @@ else:
             ".conversation": "Conversation",
             ".conversing": "Role Talk checked_tools given_messages",
             ".eliciting": "ElicitJob fields_asked_again find_question run_elicit run_elicit_url",
-            ".host": "CAPABILITIES Capabilities Host Runnable Sampler find_tool",
+            ".host": "CAPABILITIES Capabilities Host Runnable Sampler find_tool first_arguments",
             ".replies": "refusal tool_use wanted_form",
             ".sampling": "SampleJob SampleResult as_spec check_options count_answers needs_of request_of run_sample",
             ".tokens": "ADMISSION_MARGIN estimate_tokens prompt_tokens said usage_tokens",

@@ -135,7 +135,8 @@ def _result(job: ElicitJob, step_id: str, value: JsonValue) -> ElicitResult[Any]
         return Declined() if action == "decline" else Cancelled()
     content = _filled_in(job.model, given)
     if (codec := _drawn_codec(job.model)) is not None:
-        content = job.call.operations.first(job.scope.branch, step_id, codec, content)
+        again = partial(_filled_in, job.model, given)
+        content = job.call.operations.first(job.scope.branch, step_id, codec, content, again)
     return Accepted(content, partial(_exchange, job, content))
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from anabranch._budget import Limits
 from anabranch._elicitation import Elicitation
-from anabranch._engine import Answer
+from anabranch._engine import Answer, Branch, Call, Codec
 from anabranch.errors import CapabilityError, StepFailed, ToolError, error_to_json
 from anabranch.messages import SampleReply, SampleRequest
 
@@ -120,7 +122,7 @@ class Runnable(Protocol[T_co]):
     """The part of a tool that ``call_tool`` needs; every ``Tool`` has it.
 
     ``returned_by`` is the function whose return annotation determines how the value is recorded.
-    ``drawn`` records validated arguments, if their defaults may differ from round to round.
+    ``drawn`` has the codecs of the arguments whose defaults may differ from round to round.
     """
 
     name: str
@@ -130,10 +132,14 @@ class Runnable(Protocol[T_co]):
     requires: frozenset[str]
     elicits: tuple[Elicitation[Any], ...]
     returned_by: Callable[..., Any]
-    drawn: Any
+    drawn: Mapping[str, Any]
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments in the types of the parameters, or raise ``InvalidArgumentsError``."""
+        ...
+
+    def to_json(self, arguments: Mapping[str, Any]) -> str:
+        """Return validated arguments as JSON, which ``validate`` accepts again."""
         ...
 
     async def run(
@@ -143,6 +149,21 @@ class Runnable(Protocol[T_co]):
     ) -> T_co:
         """Run the body in the branch of ``ctx``."""
         ...
+
+
+def first_arguments(
+    call: Call[Any], branch: Branch, path: str, tool: Runnable[Any], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return validated ``values`` with the defaults that the first round made at ``path``."""
+
+    def again(name: str) -> object:
+        return tool.validate(json.loads(tool.to_json(values)))[name]
+
+    def first(name: str, codec: Codec) -> object:
+        place = f"{path}~{name}"
+        return call.operations.first(branch, place, codec, values[name], partial(again, name))
+
+    return {**values, **{name: first(name, codec) for name, codec in tool.drawn.items()}}
 
 
 def find_tool(name: str, bound: Mapping[str, Runnable[Any]]) -> Runnable[Any]:

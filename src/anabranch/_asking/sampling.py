@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -160,7 +161,8 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
         if problem is None:
             if job.form is not None and job.form.drawn is not None:
                 branch, drawn = job.scope.branch, job.form.drawn
-                parsed = job.call.operations.first(branch, step_id, drawn, parsed)
+                again = partial(_parsed, job.form, reply)
+                parsed = job.call.operations.first(branch, step_id, drawn, parsed, again)
             result = _result(job, reply, parsed)
             if job.place:
                 conversation.append(
@@ -269,6 +271,10 @@ def _read(job: SampleJob, step_id: str, entry: Entry, *, own: bool) -> SampleRep
         failure = StepFailed(step_id, "InvalidReply", why, from_client=not own)
         job.call.cursor.reject(entry, failure)
         raise failure from problem
+
+
+def _parsed(form: WantedForm, reply: SampleReply) -> object:
+    return form.read(reply)[0]
 
 
 def _check(job: SampleJob, reply: SampleReply) -> tuple[Any, str | None]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from anabranch._aio import Clock, first_of, replay_race
 from anabranch._engine.branch import Branch
-from anabranch._engine.codec import Codec
+from anabranch._engine.codec import Codec, same
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import Effects
 from anabranch._engine.journal import DEFAULTS, Answer, Ask, AskKind, Entry, Notice
@@ -218,8 +218,14 @@ class Operations:
             self._cursor.record(step_id, Entry("now", "", now), scope.branch)
         return now
 
-    def first(self, branch: Branch, place: str, codec: Codec, value: T) -> T:
-        """Return the ``value`` of the first run at ``place``, unless ``codec`` cannot record values."""
+    def first(
+        self, branch: Branch, place: str, codec: Codec, value: T, again: Callable[[], object]
+    ) -> T:
+        """Return the ``value`` of the first run at ``place``.
+
+        A value that ``codec`` cannot record stays unchanged if ``again`` makes an equal one.
+        Otherwise, raise ``SerializationError``.
+        """
         step_id = f"{place}~{DEFAULTS}"
         entry = self._cursor.recall(step_id, DEFAULTS, "", branch)
         if entry is not None:
@@ -227,8 +233,11 @@ class Operations:
         if not self._scheduler.closing:
             try:
                 written = codec.record(step_id, value)
-            except SerializationError:
-                return value
+            except SerializationError as problem:
+                if same(value, again()):
+                    return value
+                reason = f"a default differs in each round, and {problem.reason}"
+                raise SerializationError(step_id, problem.type_name, reason) from problem
             self._cursor.record(step_id, Entry(DEFAULTS, "", written), branch)
             return cast("T", codec.decode(step_id, written))
         return value

@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Mapping
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -80,7 +81,7 @@ class ServerTool(Tool[RemoteResult]):
     parameters = ()
     returns = RemoteResult
     returned_by = RemoteResult
-    drawn = None
+    drawn: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from anabranch._aio import Clock, Ids, SystemClock, SystemIds
-from anabranch._asking import Host, count_answers
+from anabranch._asking import Host, count_answers, first_arguments
 from anabranch._budget import Limits
 from anabranch._context import BranchContext
 from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink, checked_patience
@@ -82,9 +82,7 @@ def open_call(
             parent_messages=runtime.parent_messages,
             parent_system_prompt=runtime.parent_system_prompt,
         )
-        given = dict(arguments)
-        if tool.drawn is not None:
-            given = call.operations.first(branch, branch.path, tool.drawn, given)
+        given = first_arguments(call, branch, branch.path, tool, arguments)
         value = await tool.run(ctx, given)
         tool.check_value(value)
         return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal, cast, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -20,7 +20,6 @@ from pydantic import (
     create_model,
 )
 from pydantic_core import ErrorDetails, to_json
-from typing_extensions import TypedDict
 
 from anabranch._elicitation import reason_of
 from anabranch._engine import EXIT_AS_ERROR, Codec, drawn_codec, repeatable
@@ -44,7 +43,7 @@ class _Read(dict[str, Any]):
 class Parameters:
     """The parameters of the tool ``tool_name``, without those that the library passes, ``skip``.
 
-    ``drawn`` is the codec of validated arguments, if their defaults may differ from round to round.
+    ``drawn`` has the codecs of the arguments whose defaults may differ from round to round.
     """
 
     def __init__(
@@ -89,10 +88,11 @@ class Parameters:
                 " Take plain data, a pydantic model or a dataclass."
             ) from problem
 
-        self.drawn: Codec | None = None
-        if drawn_codec(TypeAdapter(self._model)) is not None:
-            read = {parameter.name: parameter.annotation for parameter in self.declared}
-            self.drawn = Codec(TypeAdapter(cast("Any", TypedDict)(f"{tool_name}_read", read)))
+        self.drawn: dict[str, Codec] = {
+            parameter.name: Codec(TypeAdapter(parameter.annotation))
+            for parameter in self.declared
+            if drawn_codec(TypeAdapter(create_model("one", one=_field(parameter)))) is not None
+        }
 
     @EXIT_AS_ERROR
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Parameters:
             (parameter.name, getattr(model, _field_name(parameter.name)))
             for parameter in self.declared
         )
-        if self.drawn is not None:
+        if self.drawn:
             read.given = dict(arguments)
         return read
 

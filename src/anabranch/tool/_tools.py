@@ -58,7 +58,7 @@ class Tool(ABC, Generic[T]):
         extra: whether arguments without a parameter are ignored or forbidden.
         returns: the annotation of the value, ``inspect.Signature.empty`` without one.
         returned_by: the function that has this annotation.
-        drawn: the codec of validated arguments, if their defaults may differ from round to round.
+        drawn: the codecs of the arguments whose defaults may differ from round to round.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Tool(ABC, Generic[T]):
     extra: Literal["ignore", "forbid"] = "ignore"
     returns: Any
     returned_by: Callable[..., Any]
-    drawn: Any
+    drawn: Mapping[str, Any]
     _parameters: Parameters
     _value: ReturnValue
 

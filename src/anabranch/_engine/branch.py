@@ -1,8 +1,4 @@
-"""Branches of a call: their limits, token budgets and deadlines.
-
-A branch's limits may only narrow the limits around it, and its account counts tokens against every
-enclosing budget.
-"""
+"""Branches of a call: their limits, token budgets and deadlines."""
 
 from __future__ import annotations
 

@@ -82,17 +82,8 @@ class DBOSEngine:
 
     async def backlog(self) -> Backlog:
         """See :meth:`Engine.backlog`."""
-        client = await self._connected()
-
-        async def count(states: list[str]) -> int:
-            found = await self._asking(
-                client.list_workflows_async(
-                    name=WORKFLOW, status=states, load_input=False, load_output=False
-                )
-            )
-            return len(found)
-
-        return Backlog(await count(WAITING), await count(RUNNING))
+        waiting, running = await self._wakes(status=WAITING), await self._wakes(status=RUNNING)
+        return Backlog(len(waiting), len(running))
 
     async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
         """See :meth:`Engine.work`.
@@ -141,18 +132,9 @@ class DBOSEngine:
         lost: dict[str, Any] = {"status": RUNNING, "dequeued_before": _as_iso(now - LOST)}
         for old in (done, lost):
             while True:
-                found = await self._asking(
-                    client.list_workflows_async(
-                        **old,
-                        name=WORKFLOW,
-                        limit=PRUNED_AT_ONCE,
-                        load_input=False,
-                        load_output=False,
-                    )
-                )
+                found = await self._wakes(**old, limit=PRUNED_AT_ONCE)
                 if found:
-                    ids = [each.workflow_id for each in found]
-                    await self._asking(client.delete_workflows_async(ids))
+                    await self._asking(client.delete_workflows_async(found))
                 if len(found) < PRUNED_AT_ONCE:
                     break
 
@@ -176,6 +158,14 @@ class DBOSEngine:
             application_name=APPLICATION,
             retry_connection_errors=False,
         )
+
+    async def _wakes(self, **which: Any) -> list[str]:  # noqa: ANN401 - conditions of DBOS
+        """Return the workflow ids of the wakes that meet DBOS's conditions ``which``."""
+        client = await self._connected()
+        listing = client.list_workflows_async(
+            **which, name=WORKFLOW, load_input=False, load_output=False
+        )
+        return [each.workflow_id for each in await self._asking(listing)]
 
     async def _asking(self, request: Awaitable[T]) -> T:
         with translated(self._label, "engine's database"):

@@ -16,12 +16,8 @@ import sqlalchemy as sa
 from anabranch.stores._sql import Opaque, Statement, insert_first, insert_of, metadata, numbered
 
 
-def _of_thread() -> sa.ForeignKey:
-    return sa.ForeignKey("anabranch_thread.seq", ondelete="CASCADE")
-
-
-def _of_node() -> sa.ForeignKey:
-    return sa.ForeignKey("anabranch_node.seq", ondelete="CASCADE")
+def _of(table: str) -> sa.ForeignKey:
+    return sa.ForeignKey(f"anabranch_{table}.seq", ondelete="CASCADE")
 
 
 THREAD = sa.Table(
@@ -41,7 +37,7 @@ NODE = sa.Table(
     metadata,
     numbered("seq"),
     sa.Column[str]("id", Opaque, nullable=False, unique=True),
-    sa.Column[int]("thread", sa.BigInteger(), _of_thread(), nullable=False),
+    sa.Column[int]("thread", sa.BigInteger(), _of("thread"), nullable=False),
     # Not ON DELETE CASCADE: SQLite cascades down at most a thousand generations.
     sa.Column[int]("parent", sa.BigInteger(), sa.ForeignKey("anabranch_node.seq")),
     sa.Column[str]("kind", sa.Text, nullable=False),
@@ -58,7 +54,7 @@ NODE = sa.Table(
 RESULT = sa.Table(
     "anabranch_result",
     metadata,
-    sa.Column[int]("node", sa.BigInteger(), _of_node(), primary_key=True, autoincrement=False),
+    sa.Column[int]("node", sa.BigInteger(), _of("node"), primary_key=True, autoincrement=False),
     sa.Column[str]("tool_use_id", Opaque, primary_key=True),
     sa.Column[bytes]("content", sa.LargeBinary, nullable=False),
     sa.Column[bool]("is_error", sa.Boolean(), nullable=False),
@@ -67,15 +63,15 @@ RESULT = sa.Table(
 REF = sa.Table(
     "anabranch_ref",
     metadata,
-    sa.Column[int]("thread", sa.BigInteger(), _of_thread(), primary_key=True, autoincrement=False),
+    sa.Column[int]("thread", sa.BigInteger(), _of("thread"), primary_key=True, autoincrement=False),
     sa.Column[str]("name", Opaque, primary_key=True),
-    sa.Column[int]("node", sa.BigInteger(), _of_node(), nullable=False),
+    sa.Column[int]("node", sa.BigInteger(), _of("node"), nullable=False),
     sa.Index("anabranch_ref_node", "node"),
 )
 FILE = sa.Table(
     "anabranch_file",
     metadata,
-    sa.Column[int]("thread", sa.BigInteger(), _of_thread(), primary_key=True, autoincrement=False),
+    sa.Column[int]("thread", sa.BigInteger(), _of("thread"), primary_key=True, autoincrement=False),
     sa.Column[bytes]("digest", sa.LargeBinary, primary_key=True),
     sa.Column[bytes]("content", sa.LargeBinary, nullable=False),
 )

@@ -8,9 +8,11 @@ from anabranch._aio.clock import (
     ThrottledWarning,
     Timer,
     pause,
+    run_every,
+    run_job,
+    run_once,
     run_until,
 )
-from anabranch._aio.jobs import run_every, run_job, run_once
 from anabranch._aio.tasks import (
     STOPPING,
     all_of,

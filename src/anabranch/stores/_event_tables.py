@@ -237,9 +237,7 @@ TAKE = _taking(_IS_TAKEN)
 _NOW: sa.BindParameter[float] = sa.bindparam("now")
 DUE_NOW = _unwaited(sa.update(RUN).where(_THIS, _IS_TAKEN, RUN.c.due > _NOW).values(due=_NOW))
 """Lets a claim find the turn that :data:`TAKE` would take, once its share has room."""
-_LOCK: sa.ColumnClause[int] = sa.literal_column(
-    str(0x616E6163)
-)  # any number, the same in every release
+_LOCK: sa.ColumnClause[int] = sa.literal_column(str(0x616E6163))  # the same in every release
 LOCK_SHARES = Statement(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 """Lets one process at a time let a turn of any share run, on Postgres: others count the turn afterwards."""
 TAKE_ANY = _taking(_IS_READY)

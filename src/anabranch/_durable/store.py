@@ -245,7 +245,7 @@ class CallStore(Protocol):
         ...
 
     async def fail(self, call_id: str, error: str, owner: str) -> bool:
-        """Record that the call has failed; the first error stays. Return false without the lease."""
+        """Record that a call has failed; its first error stays. Return false if ``owner`` has no lease."""
         ...
 
     async def undone(self, call_id: str, step_id: str) -> None:

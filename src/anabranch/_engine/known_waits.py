@@ -37,7 +37,7 @@ Wait: TypeAlias = Callable[[Props], Awaitable[object]]
 
 
 def begin(wait: Wait, props: Props) -> AnyTask:
-    """Start ``wait`` in a new task, which the loop's task factory could run immediately."""
+    """Start ``wait`` in a new task, without the loop's factory, which could make it a strand."""
 
     async def waiting() -> None:
         await wait(props)

@@ -92,7 +92,7 @@ def is_asleep(journal: Journal) -> bool:
 
 
 def wakes_at(journal: Journal) -> float | None:
-    """Return the time at which the first open sleep, or a deadline around it, ends; ``None`` without."""
+    """Return the end of the first open sleep, or an earlier deadline around it; ``None`` without."""
     sleeps = _sleeps(journal)
     ends = [until for _, until in sleeps]
     for path, due in journal.deadlines.items():

@@ -21,7 +21,6 @@ from anabranch.agents._branch_progress import said_in
 from anabranch.agents._events import BranchResumed, TextReceived
 from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._ports import Model
-from anabranch.agents._refused_request import RefusableRequest
 from anabranch.agents._turn_limits import Charge, UsageTotal
 from anabranch.agents._working_branch import BRANCH_RETURN, WorkingBranch, warns
 from anabranch.errors import ToolError
@@ -46,8 +45,12 @@ from anabranch.tree import (
     Result,
     Thread,
     load_files,
+    media_places,
     project,
+    reasoning_places,
     store_files,
+    text_places,
+    without,
 )
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
@@ -113,7 +116,7 @@ class Timeline:
         async with self._admitted(request) as admitted:
             try:
                 self.last_request = node
-                asked = RefusableRequest(admitted.request)
+                asked = _RefusableRequest(admitted.request)
                 while stream is None:
                     try:
                         async with self.dependencies.model.stream(asked.request) as stream:
@@ -229,6 +232,48 @@ class Timeline:
             # The cancellation, or the model's error, is about to be raised and must not be
             # replaced by an error of the store or of a listener.
             logger.exception("the partial reply at %r could not be stored", node.id)
+
+
+class _RefusableRequest:
+    """A request, which is sent again without the blocks that its provider refuses.
+
+    If the provider names no block, the first of these groups is left out: the newest unanswered
+    image or sound; the reasoning; all images and sounds; all unanswered texts except the newest.
+    """
+
+    def __init__(self, request: SampleRequest) -> None:
+        self.request = request
+        self.left_out: list[Place] = []
+
+    def leave_out(self, error: ModelError) -> bool:
+        refused = self._refused(error) if error.refused else []
+        if refused:
+            self.left_out += refused
+            messages = without(self.request.messages, refused)
+            self.request = self.request.model_copy(update={"messages": messages})
+            logger.warning(
+                "the model is asked again, without the blocks that its provider refuses: %s", error
+            )
+        return bool(refused)
+
+    def _refused(self, error: ModelError) -> list[Place]:
+        messages = self.request.messages
+        media, reasoning = media_places(messages), reasoning_places(messages)
+        texts = [place for place in text_places(messages) if place not in self.left_out]
+        if (at := error.at) is not None:
+            named = [place for place in (*media, *reasoning, *texts) if place[: len(at)] == at]
+            near = [place for place in media if place[0] == at[0]]
+            if named or near:
+                return named or near[-1:]
+        replies = [n for n, each in enumerate(messages) if each.role == "assistant"]
+        last = replies[-1] if replies else -1
+        newest = [place for place in media if place[0] > last][-1:]
+        return newest or reasoning or media or self._unanswered(texts, last)
+
+    def _unanswered(self, texts: list[Place], last: int) -> list[Place]:
+        end = len(self.request.messages) - 1
+        newest = (end, len(self.request.messages[end].content) - 1)
+        return [place for place in texts if place[0] > last and place[:2] != newest]
 
 
 def _with_unique_ids(content: Iterable[Block]) -> tuple[Block, ...]:

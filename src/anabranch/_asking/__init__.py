@@ -1,15 +1,4 @@
-"""Questions to the user and samples of a model: requests, replies, and the ports that answer.
-
-tokens.py            estimates of the tokens of requests and replies
-replies.py           a reply's tool calls, and the form of a structured answer
-conversation.py      the messages of one branch
-host.py              an edge's offer to a tool: capabilities, and a model of the server
-answerer.py          the port for answers in this process
-answering_policy.py  the limits that a client sets for samples
-sampling.py          ``ctx.sample``
-eliciting.py         ``ctx.elicit`` and ``ctx.elicit_url``
-conversing.py        ``ctx.converse``
-"""
+"""Questions to the user and samples of a model: requests, replies, and the ports that answer."""
 
 from typing import TYPE_CHECKING
 

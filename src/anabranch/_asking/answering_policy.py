@@ -105,7 +105,6 @@ class PolicedAnswerer(Forwarding):
         return None if tool is None else f"This client answers no samples for the tool {tool!r}."
 
     def _excess(self) -> str | None:
-        """Count this sample, or return the reason why the policy allows no further sample."""
         most, now = self._policy.max_samples_per_minute, self._now()
         if most is None:
             return None

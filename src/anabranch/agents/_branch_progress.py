@@ -119,7 +119,6 @@ class BranchProgress:
         return BranchOutcome(start, end)
 
     def is_over(self, start: Node) -> bool:
-        """Whether a branch has ended, or the tool that opened the branch has returned."""
         caller = self._known[start.parent_id or ""]
         tool_use_id = str(start.data.get("tool_use_id"))
         has_returned = BatchLine([caller], self._results).has_returned(tool_use_id)

@@ -152,7 +152,6 @@ async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
 
 
 async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutcome:
-    """Ask the model of a branch over its ``limit`` for a summary."""
     timeline, working = turn.timeline, turn.timeline.branch_of_folding
     last = timeline.last_added
     if last is None:  # the branch has done nothing that a summary could report

@@ -133,8 +133,6 @@ EXCERPT = 200
 
 @dataclass(frozen=True, slots=True)
 class EndedBranch:
-    """A branch for the summary; an open branch has no outcome."""
-
     name: str
     prompt: str
     outcome: BranchOutcome | None

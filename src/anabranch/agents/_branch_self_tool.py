@@ -105,7 +105,6 @@ class _Fork:
     names: dict[str, str] = field(default_factory=dict[str, str])
 
     def continued(self, progress: BranchProgress) -> list[BranchPath]:
-        """Collect the outcomes of ended branches; return the paths of branches to continue now."""
         ended = {s.id: outcome for s in self.starts if (outcome := progress.outcome(s))}
         self.outcomes.update(ended)
         going = [start for start in self.starts if start.id not in self.outcomes]

@@ -29,7 +29,7 @@ class AdmittedRequest:
 
 @dataclass(slots=True)
 class Meter:
-    """Admits the requests of a turn and its branches; ``earlier`` is ``None`` for a new turn."""
+    """The meter of a turn and its branches; ``earlier`` is ``None`` for a new turn."""
 
     limits: TurnLimits
     earlier: Callable[[], Awaitable[Spent]] | None = None

@@ -102,7 +102,6 @@ class SideUsage:
 
 
 async def spent_in_turn(store: TreeStore, node: Node) -> Spent:
-    """Return the usage of the turn to which ``node`` belongs, branches included."""
     tree = await store.tree(node.thread_id)
     known = {each.id: each for each in tree.nodes}
     path = [node]

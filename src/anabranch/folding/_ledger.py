@@ -130,7 +130,6 @@ class Ledger:
         return self._force(_to_learn_from(branch, extract_memory), reason)
 
     def expire(self, branch_id: str, partial: str | None = None) -> Branch:
-        """Close a branch whose time is over; leave any other branch unchanged."""
         return self._locked(branch_id, partial)
 
     def innermost(self, session_id: str) -> Branch | None:

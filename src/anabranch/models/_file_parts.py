@@ -80,7 +80,6 @@ def taken_files(model: Model[Any]) -> TakenFiles:
 def file_part(
     block: Media, taken: TakenFiles = ANY, *, in_result: bool = False
 ) -> ai.BinaryContent | ai.ImageUrl | ai.DocumentUrl | str:
-    """Return a file in the form that the model takes, or else its name."""
     if isinstance(block, FileBlock):
         return _address(block, taken) or file_line(block)
     data = base64.b64decode(block.data)

@@ -72,8 +72,6 @@ class _Saved(_Shape):
 
 @dataclass(frozen=True, slots=True)
 class LoadedThread:
-    """A thread that was read from a file, with new ids, not yet in any store."""
-
     thread: Thread
     nodes: tuple[Node, ...]
     results: tuple[Result, ...]

@@ -135,14 +135,14 @@ class AgentTool(Protocol):
     @property
     def name(self) -> str:
         """The name by which the model calls the tool."""
-        ...
+        return self.spec.name
 
 
 @runtime_checkable
 class UsableTool(AgentTool, Protocol):
     """A tool that a turn can use; branches see ``placeholder`` in place of a running tool's result."""
 
-    placeholder: str | None
+    placeholder: str | None = None
 
     async def use(self, here: ToolUse) -> Outcome | Asked | AskedInBranches | Asleep: ...
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
-from anabranch.agents._agent_tools import AgentTool, AskedInBranches, Outcome, ToolUse
+from anabranch.agents._agent_tools import AgentTool, AskedInBranches, Outcome, ToolUse, UsableTool
 from anabranch.agents._branch_progress import ALLOW_WORK, BEFORE, BranchOutcome, BranchProgress
 from anabranch.agents._branch_runs import BranchPath, new_branches, run_branches
 from anabranch.agents._branch_self_input import (
@@ -45,17 +45,13 @@ def BranchSelf(  # noqa: N802 - an author gives it to an agent as Folding() and 
     return BranchSelfTool(judge, judges)
 
 
-class BranchSelfTool:
+class BranchSelfTool(UsableTool):
     spec: ToolSpec = SPEC
     placeholder: str | None = PLACEHOLDER
 
     def __init__(self, judge: Model | None, judges: int) -> None:
         self._judge = judge
         self._judges = judges
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
 
     async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
         dependencies = here.timeline.dependencies

@@ -17,7 +17,15 @@ from anabranch._asking import Host
 from anabranch._durable import CallService, Job
 from anabranch._engine import Answer, Ask, Journal, Notice, wakes_at
 from anabranch._telemetry import call_in_logs
-from anabranch.agents._agent_tools import ELSEWHERE, Asked, Asleep, Outcome, ToolUse, failed
+from anabranch.agents._agent_tools import (
+    ELSEWHERE,
+    Asked,
+    Asleep,
+    Outcome,
+    ToolUse,
+    UsableTool,
+    failed,
+)
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._call_expiry import keep_open, reaper_of, runtime_at
 from anabranch.agents._events import ToolBranched, ToolNoticed
@@ -32,10 +40,9 @@ from anabranch.tree import Path
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 
-class CalledTool:
+class CalledTool(UsableTool):
     """Calls an anabranch tool; ``is_versioned``: only the code that started a call can continue it."""
 
-    placeholder: str | None = None
     is_versioned: bool = True
 
     def __init__(
@@ -52,10 +59,6 @@ class CalledTool:
         self.spec: ToolSpec = ToolSpec(
             name=tool.name, description=tool.description, input_schema=tool.input_schema
         )
-
-    @property
-    def name(self) -> str:
-        return self.tool.name
 
     async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
         """Run the call's next round; an interruption undoes the call unless the turns are suspended."""

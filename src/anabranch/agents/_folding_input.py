@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from anabranch.agents._agent_tools import Outcome, ToolUse, read_input
+from anabranch.agents._agent_tools import Outcome, ToolUse, UsableTool, read_input
 from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.agents._working_branch import BRANCH_RETURN
 from anabranch.errors import ToolError
@@ -62,16 +62,9 @@ class StatusInput(_Input):
     branch_id: Annotated[str | None, Field(description="By default, the one you are in.")] = None
 
 
-class FoldingTool:
-    spec: ToolSpec
-    placeholder: str | None = None
-
+class FoldingTool(UsableTool):
     def __init__(self, branches: BranchService) -> None:
         self._branches = branches
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
 
     def branches_of(self, here: ToolUse) -> BranchService:
         return self._branches.of(here.timeline.thread.owner or "")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pydantic_core import to_json
 
 from anabranch._engine import Ask
-from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
+from anabranch.agents._agent_tools import Asked, Outcome, ToolUse, UsableTool
 from anabranch.agents._batch_line import AskedRound
 from anabranch.agents._tool_questions import (
     IN_FRONT_END,
@@ -45,15 +45,9 @@ def _block(context: Iterable[ContextEntry]) -> str:
     return "\n".join([INTRODUCTION, "<context>", *lines, "</context>"])
 
 
-class FrontEndTool:
-    placeholder: str | None = None
-
+class FrontEndTool(UsableTool):
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
 
     async def use(self, here: ToolUse) -> Asked:
         return Asked((Ask(here.block.id, IN_FRONT_END, FrontEndCall(tool=self.name), ""),), "")

@@ -227,13 +227,8 @@ def _of_tool(tool: Tool[Any]) -> ToolSummary:
 
 
 def _of_listing(tool: types.Tool) -> ToolSummary:
-    hints = tool.annotations
-    said = {
-        "read_only": hints.read_only_hint if hints else None,
-        "destructive": hints.destructive_hint if hints else None,
-        "idempotent": hints.idempotent_hint if hints else None,
-        "open_world": hints.open_world_hint if hints else None,
-    }
+    names = ("read_only", "destructive", "idempotent", "open_world")
+    said = {name: getattr(tool.annotations, f"{name}_hint", None) for name in names}
     return ToolSummary(
         tool.name,
         tool.description or "",

@@ -110,7 +110,7 @@ class Routes:
         shown = "inline" if kind in IMAGES else "attachment"
         headers = {
             "Content-Disposition": f'{shown}; filename="{digest[:12]}"',
-            "Cache-Control": "private, max-age=31536000, immutable",
+            **IMMUTABLE,
         }
         return Response(found, media_type=kind or "application/octet-stream", headers=headers)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import App, Parameter
 
@@ -11,13 +10,11 @@ from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._commands import command_group, example
 from anabranch.cli._options import AsJson, Limit, Store, TargetName, Yes
 from anabranch.cli._output import print_either
+from anabranch.cli._stores import Stores, with_store
 
 if TYPE_CHECKING:
     from anabranch._durable import CallRecord
     from anabranch._recorded import RecordedCall, Replayed
-    from anabranch.cli._stores import Stores
-
-T = TypeVar("T")
 
 calls_app: App = command_group("calls", "anabranch calls list --status open")
 
@@ -65,7 +62,7 @@ def list_command(
         return await stores.calls.calls(limit, tool=tool, states=states, after=last)
 
     states = None if status is None else NAMED[status]
-    found = [listed(each) for each in _with_stores(store, work)]
+    found = [listed(each) for each in with_store(Stores.at, store, work)]
     print_either([each.model_dump(mode="json") for each in found], draw_list(found), as_json=json)
 
 
@@ -80,7 +77,7 @@ def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) ->
         record = await find_call(stores.calls, name)
         return await read_call(stores.calls, record, SystemClock().now())
 
-    call = _with_stores(store, work)
+    call = with_store(Stores.at, store, work)
     print_either(call.model_dump(mode="json"), draw_call(call), as_json=json)
 
 
@@ -129,7 +126,7 @@ def replay_command(
             return await offered.replay_open(stores, tool)
         return [await offered.replay(stores, name)]
 
-    found = _with_stores(store, work)
+    found = with_store(Stores.at, store, work)
     shown = [each.model_dump(mode="json") for each in found]
     lines = [*draw_replayed(found), *(old_ways_of(found) if every else ())]
     print_either(shown if every else shown[0], lines, as_json=json)
@@ -161,14 +158,7 @@ def undo_command(
     from anabranch.cli._calls_replaying import OfferedTools
 
     offered = OfferedTools(targets)
-    done = _with_stores(store, lambda stores: offered.undo(stores, name, yes=yes))
+    done = with_store(Stores.at, store, lambda stores: offered.undo(stores, name, yes=yes))
     print_either(done.model_dump(mode="json"), draw_undone(done), as_json=json)
     if done.state.is_open:
         raise FailedError("Not everything is undone; the server's log says why. Try again.")
-
-
-def _with_stores(url: str | None, work: Callable[[Stores], Awaitable[T]]) -> T:
-    from anabranch._recorded import NoSuchCallError
-    from anabranch.cli._stores import Stores, with_store
-
-    return with_store(Stores.at, url, work, NoSuchCallError)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Sequence
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -24,8 +24,6 @@ from anabranch.memory import (
 )
 from anabranch.stores import open_memory_store
 
-T = TypeVar("T")
-
 _ALL = 1_000_000_000
 
 memory_app: App = command_group("memory", "anabranch memory list --limit 5")
@@ -36,7 +34,9 @@ Id = Annotated[str, Parameter(help="Id of the note.")]
 @memory_app.command(name="list", help_epilogue=example("anabranch memory list --limit 5"))
 def list_command(*, limit: Limit = 50, store: Store = None) -> None:
     """List the latest memories, the newest first."""
-    _print_all(_with_store(store, lambda memories: memories.newest(Filter(limit=limit))))
+    _print_all(
+        with_store(open_memory_store, store, lambda memories: memories.newest(Filter(limit=limit)))
+    )
 
 
 @memory_app.command(
@@ -52,13 +52,13 @@ def search_command(
     """Search memories by words, the most relevant first."""
     which = Filter(limit=limit)
     words = words_of(text)
-    _print_all(_with_store(store, lambda memories: memories.search(words, which)))
+    _print_all(with_store(open_memory_store, store, lambda memories: memories.search(words, which)))
 
 
 @memory_app.command(name="show", help_epilogue=example("anabranch memory show mem_1a2b"))
 def show_command(memory_id: Id, /, *, store: Store = None) -> None:
     """Show one memory with all its fields, as JSON."""
-    found = _with_store(store, lambda memories: memories.find(memory_id))
+    found = with_store(open_memory_store, store, lambda memories: memories.find(memory_id))
     if found is None:
         raise FailedError(_unknown(memory_id))
     print_json(_whole(found))
@@ -67,7 +67,7 @@ def show_command(memory_id: Id, /, *, store: Store = None) -> None:
 @memory_app.command(name="forget", help_epilogue=example("anabranch memory forget mem_1a2b"))
 def forget_command(memory_id: Id, /, *, store: Store = None) -> None:
     """Delete a memory. This cannot be undone."""
-    if not _with_store(store, lambda memories: memories.forget(memory_id)):
+    if not with_store(open_memory_store, store, lambda memories: memories.forget(memory_id)):
         raise FailedError(_unknown(memory_id))
     print_json({"forgotten": memory_id})
 
@@ -90,13 +90,15 @@ def distill_command(*, model: Model = None, store: Store = None) -> None:
         done = await Distiller(ReasoningBank(memories), sampler).learn_all()
         return {"branches": done, "waiting": await memories.waiting()}
 
-    print_json(_with_store(store, work))
+    print_json(with_store(open_memory_store, store, work))
 
 
 @memory_app.command(name="export", help_epilogue=example("anabranch memory export"))
 def export_command(*, store: Store = None) -> None:
     """Print all memories with all their fields, as a JSON list, the oldest first."""
-    every = _with_store(store, lambda memories: memories.newest(Filter(limit=_ALL)))
+    every = with_store(
+        open_memory_store, store, lambda memories: memories.newest(Filter(limit=_ALL))
+    )
     print_json([_whole(memory) for memory in reversed(every)])
 
 
@@ -114,7 +116,3 @@ def _print_all(memories: Sequence[Memory]) -> None:
         for each in memories
     ]
     print_either([shown(each).model_dump() for each in memories], lines or ["No memories."])
-
-
-def _with_store(url: str | None, work: Callable[[MemoryStore], Awaitable[T]]) -> T:
-    return with_store(open_memory_store, url, work)

@@ -114,15 +114,16 @@ def with_store(
     opened: Callable[[str], S],
     url: str | None,
     work: Callable[[S], Awaitable[T]],
-    *failures: type[Exception],
 ) -> T:
-    """Open a store, return ``work(store)``, and close it; ``failures`` fail the command."""
+    """Open a store, return ``work(store)``, and close it; unknown names fail the command."""
+    from anabranch._recorded import NoSuchCallError
+    from anabranch.tree import AmbiguousIdError
 
     async def run() -> T:
         with failing_as(UsageError, StoreError):
             store = opened(store_url(url))
         try:
-            with failing_as(FailedError, StoreError, *failures):
+            with failing_as(FailedError, StoreError, AmbiguousIdError, NoSuchCallError):
                 return await work(store)
         finally:
             await store.close()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
 from functools import partial
 from shutil import get_terminal_size
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -39,8 +38,6 @@ from anabranch.tree import (
     tree_to_json,
 )
 
-T = TypeVar("T")
-
 tree_app: App = command_group("tree", "anabranch tree list --limit 5")
 
 Thread = Annotated[str, Parameter(help="Id of a thread, or its beginning; “last” for the latest.")]
@@ -58,7 +55,7 @@ def list_command(
     store: Store = None,
 ) -> None:
     """List the latest threads, the newest first: a table in a terminal, otherwise JSON."""
-    found = _with_store(store, lambda trees: trees.threads(limit))
+    found = with_store(open_tree_store, store, lambda trees: trees.threads(limit))
     listed = [{"thread": one.id, "title": one.title, "created_at": one.created_at} for one in found]
     ids = short_ids(one.id for one in found)
     width = max(map(len, ids.values()), default=0)
@@ -123,7 +120,7 @@ def messages_command(
         messages = project(path.nodes, path.results)
         return messages_to_json(await load_files(trees, path.nodes[-1].thread_id, messages))
 
-    print_json(_with_store(store, work))
+    print_json(with_store(open_tree_store, store, work))
 
 
 @tree_app.command(name="label", help_epilogue=example("anabranch tree label last b1 draft"))
@@ -149,7 +146,7 @@ def label_command(
         return await trees.refs(tree.thread.id)
 
     _check_label(name)
-    print_json(_with_store(store, work))
+    print_json(with_store(open_tree_store, store, work))
 
 
 @tree_app.command(name="unlabel", help_epilogue=example("anabranch tree unlabel last draft"))
@@ -169,7 +166,7 @@ def unlabel_command(
         return await trees.refs(thread_id)
 
     _check_label(name)
-    print_json(_with_store(store, work))
+    print_json(with_store(open_tree_store, store, work))
 
 
 @tree_app.command(name="prune", help_epilogue=example("anabranch tree prune last b1"))
@@ -202,14 +199,14 @@ def prune_command(
         await trees.delete_thread(tree.thread.id)
         return {"deleted": len(tree.nodes)}
 
-    print_json(_with_store(store, work))
+    print_json(with_store(open_tree_store, store, work))
 
 
 # -- shared by the commands ------------------------------------------------------------------
 
 
 def stored_tree(thread: str, store: str | None) -> Tree:
-    return _with_store(store, partial(_tree, thread_id=thread))
+    return with_store(open_tree_store, store, partial(_tree, thread_id=thread))
 
 
 async def _tree(trees: TreeStore, thread_id: str) -> Tree:
@@ -271,7 +268,3 @@ def _check_label(name: str) -> None:
         raise UsageError(
             f"{name!r} cannot be a label; {HEAD!r} follows the conversation automatically."
         )
-
-
-def _with_store(url: str | None, work: Callable[[TreeStore], Awaitable[T]]) -> T:
-    return with_store(open_tree_store, url, work, AmbiguousIdError)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from cyclopts import App, Parameter
 
@@ -16,12 +16,10 @@ from anabranch.cli._commands import command_group, example
 from anabranch.cli._options import AsJson, Limit, Store
 from anabranch.cli._output import print_either
 from anabranch.cli._stores import Stores, with_store
-from anabranch.tree import AmbiguousIdError, find_thread, local_time
+from anabranch.tree import find_thread, local_time
 
 if TYPE_CHECKING:
     from anabranch.chat import OpenWork
-
-T = TypeVar("T")
 
 work_app: App = command_group("work", "anabranch work list --store postgresql://db/chat")
 
@@ -49,7 +47,7 @@ def list_command(
     A run waits for a worker, is in progress, sleeps, or was cut off because its process died. A call
     has expired, is being undone, or has undos that failed or were cut off.
     """
-    runs, calls = _with_stores(store, lambda stores: _open(stores, limit))
+    runs, calls = with_store(Stores.at, store, lambda stores: _open(stores, limit))
     lines = [*_lines(runs), *_lines_of_calls(calls)] or ["Nothing is open."]
     found = [*map(asdict, runs), *map(asdict, calls)]
     print_either(found, lines, as_json=json)
@@ -70,7 +68,7 @@ def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) ->
             raise _none_open(whole)
         return found[0]
 
-    found = _with_stores(store, work)
+    found = with_store(Stores.at, store, work)
     lines = [f"{each:<8} {value}" for each, value in found.items()]
     print_either(found, lines, as_json=json)
 
@@ -97,7 +95,7 @@ def retry_command(name: Name, /, *, store: Store = None) -> None:
             )
         return False
 
-    if not _with_stores(store, work):
+    if not with_store(Stores.at, store, work):
         raise FailedError(
             f"No run of {name!r} waits for a worker, and no undo is left. See"
             " `anabranch work list`."
@@ -120,7 +118,7 @@ def cancel_command(
     async def work(stores: Stores) -> bool:
         return await cancel(stores.events, await _whole(stores, name), SystemClock())
 
-    if not _with_stores(store, work):
+    if not with_store(Stores.at, store, work):
         raise _none_open(name)
 
 
@@ -171,7 +169,3 @@ def _lines_of_calls(found: Sequence[Unfinished]) -> list[str]:
         f"  {each.version}".rstrip()
         for each in found
     ]
-
-
-def _with_stores(url: str | None, work: Callable[[Stores], Awaitable[T]]) -> T:
-    return with_store(Stores.at, url, work, AmbiguousIdError, AmbiguousCallError)

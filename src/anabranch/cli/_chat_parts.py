@@ -60,7 +60,12 @@ class ChatParts:
         """
         try:
             learner = self.learner if works else None
-            async with connected(self.tools), learning(self.bank, learner):
+            async with AsyncExitStack() as stack:
+                for each in self.tools:
+                    if isinstance(each, RemoteTools):
+                        with failing_as(FailedError, ToolError):
+                            await stack.enter_async_context(each)
+                await stack.enter_async_context(learning(self.bank, learner))
                 yield
         finally:
             await run_shielded(self._close())
@@ -122,16 +127,6 @@ def check_names(tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]]) -> None:
     names = Counter(each.mcp.name if isinstance(each, Plugin) else each.name for each in tools)
     if twice := [name for name, count in names.items() if count > 1]:
         raise UsageError(f"Two tools, or plugins, are called {twice[0]}. Leave one of them out.")
-
-
-@asynccontextmanager
-async def connected(tools: Iterable[object]) -> AsyncGenerator[None]:
-    async with AsyncExitStack() as stack:
-        for each in tools:
-            if isinstance(each, RemoteTools):
-                with failing_as(FailedError, ToolError):
-                    await stack.enter_async_context(each)
-        yield
 
 
 _PLAY = {

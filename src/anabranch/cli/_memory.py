@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -42,19 +42,23 @@ def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBan
 @asynccontextmanager
 async def learning(bank: ReasoningBank | None, sampler: Sampler | None) -> AsyncGenerator[None]:
     """In the block, learn from the branches in the queue of ``bank``; then close its store."""
-    workers: list[asyncio.Task[Any]] = []
-    if bank is not None and sampler is not None:
-        workers.append(asyncio.ensure_future(Distiller(bank, sampler).run()))
+    learner = None if bank is None or sampler is None else Distiller(bank, sampler).run()
+    try:
+        async with _beside(learner):
+            yield
+    finally:
+        if bank is not None:
+            await run_shielded(bank.store.close())
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, object] | None) -> AsyncGenerator[None]:
+    """Do ``work`` next to the block, until the block ends."""
+    tasks = [] if work is None else [asyncio.create_task(work)]
     try:
         yield
     finally:
-        await run_shielded(_end(bank, workers))
-
-
-async def _end(bank: ReasoningBank | None, workers: list[asyncio.Task[Any]]) -> None:
-    await cancel_and_wait(workers)
-    if bank is not None:
-        await bank.store.close()
+        await run_shielded(cancel_and_wait(tasks))
 
 
 _QUEUED = (
@@ -78,12 +82,5 @@ def open_branches(
         )
 
 
-@asynccontextmanager
-async def expiring(branches: BranchService | None) -> AsyncGenerator[None]:
-    tasks: list[asyncio.Task[NoReturn]] = []
-    if branches is not None:
-        tasks.append(asyncio.create_task(branches.run()))
-    try:
-        yield
-    finally:
-        await run_shielded(cancel_and_wait(tasks))
+def expiring(branches: BranchService | None) -> AbstractAsyncContextManager[None]:
+    return _beside(None if branches is None else branches.run())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import socket
 import threading
@@ -16,7 +15,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import anyio
 import uvicorn
@@ -28,6 +27,7 @@ from uvicorn.supervisors import Multiprocess
 
 from anabranch._aio import STOPPING
 from anabranch._terminal import Console, FailedError, handled_by
+from anabranch.cli._output import cut_off, cut_off_after
 from anabranch.mcp import GRACE
 
 logger: logging.Logger = logging.getLogger("anabranch.cli")
@@ -40,11 +40,6 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 def drain(grace: float) -> int:
     return min(DRAIN, int(grace / 2))
-
-
-def _cut_off(why: str) -> NoReturn:
-    Console().say(why)
-    os._exit(FailedError.status)
 
 
 class Lifetime:
@@ -60,7 +55,7 @@ class Lifetime:
         *,
         around: AbstractAsyncContextManager[object] | None = None,
         on_started: Callable[[], object] = lambda: None,
-        cut_off: Callable[[str], object] = _cut_off,
+        cut_off: Callable[[str], object] = cut_off,
     ) -> None:
         self._app = app
         self._grace = grace
@@ -83,9 +78,8 @@ class Lifetime:
             return
         self._stopping.set()
         why = f"Not everything was undone within {self._grace:g} s."
-        bound = threading.Timer(self._grace, self._cut_off, [why])
-        bound.daemon = True
-        bound.start()  # not cancelled: threads may delay the process after the server's end
+        # Not cancelled: threads may delay the process after the server's end.
+        cut_off_after(self._grace, why, self._cut_off)
         # By then, streams of events have ended.
         asyncio.get_running_loop().call_later(0.1, self._report)
 

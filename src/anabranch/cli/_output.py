@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import threading
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from io import TextIOBase
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, NoReturn, TextIO
 
 from anabranch._terminal import FailedError, UsageError
 from anabranch._text import printable, printable_json
@@ -49,6 +51,20 @@ async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> N
         console.show(losses)
         if (await ask_consent(question)).action != "accept":
             raise FailedError(otherwise)
+
+
+def cut_off(why: str) -> NoReturn:
+    from anabranch._terminal import Console
+
+    Console().say(why)
+    os._exit(FailedError.status)
+
+
+def cut_off_after(seconds: float, why: str, act: Callable[[str], object] = cut_off) -> None:
+    """End the process after ``seconds``, even if a thread, which cannot be cancelled, still runs."""
+    bound = threading.Timer(seconds, act, [why])
+    bound.daemon = True
+    bound.start()
 
 
 WARNING = (

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
@@ -15,6 +13,7 @@ from anabranch._terminal import Console, FailedError, failing_as, handled_by, wo
 from anabranch.agents import TurnLimits
 from anabranch.cli._chat_parts import ChatParts
 from anabranch.cli._options import of_tools
+from anabranch.cli._output import cut_off_after
 from anabranch.errors import StoreError
 
 
@@ -42,7 +41,8 @@ async def work(
                 async with conversations.running(concurrency):
                     Console().say(f"The worker takes runs, {concurrency} at a time.")
                     await ended.wait()
-                    _end_within(grace)
+                    why = f"Not everything has ended within {grace:g} s;"
+                    cut_off_after(grace, f"{why} another worker continues the rest.")
 
 
 @contextmanager
@@ -55,15 +55,3 @@ def _until_signal() -> Generator[asyncio.Event]:
 
     with woken_by_signals(loop), handled_by(end, (signal.SIGINT, signal.SIGTERM)):
         yield ended
-
-
-def _end_within(seconds: float) -> None:
-    def cut_off() -> None:
-        Console().say(
-            f"Not everything has ended within {seconds:g} s; another worker continues the rest."
-        )
-        os._exit(FailedError.status)
-
-    bound = threading.Timer(seconds, cut_off)
-    bound.daemon = True
-    bound.start()

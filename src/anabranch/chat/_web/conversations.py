@@ -127,21 +127,17 @@ class Conversations:
         """Create a thread; ``None`` if another process creates the same thread now."""
         for name in stored_ids(thread.id, thread.owner):
             named = replace(thread, id=name)
-            stored = await self._created(named)
-            if stored is named:
+            try:
+                await self.agent.store.create_thread(named)
+            except StoreError:
+                stored = await self.agent.store.thread(name)
+                if stored is None:
+                    raise
+                if stored.owner == thread.owner:
+                    return None
+            else:
                 return self._in(named)
-            if stored.owner == thread.owner:
-                return None
         return None
-
-    async def _created(self, thread: Thread) -> Thread:
-        try:
-            await self.agent.store.create_thread(thread)
-        except StoreError:
-            if (stored := await self.agent.store.thread(thread.id)) is not None:
-                return stored
-            raise
-        return thread
 
     def _in(self, thread: Thread) -> Conversation:
         self._work_untended()

@@ -6,7 +6,6 @@ are new: the user's last message, and results.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, cast
@@ -26,25 +25,19 @@ from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.front_end_input import is_answer, read_front_end, results_in
 from anabranch.chat._web.message_input import RunInput, given_message
-from anabranch.chat._web.requests import ThreadBody, read_body
+from anabranch.chat._web.requests import ThreadBody, check_name, read_body
 from anabranch.chat._web.run_input import HEAD, Message, Place
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
 
 TITLE = 60
-LONGEST_RUN_ID = 200
-RUN_ID = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{LONGEST_RUN_ID}}}")
-"""The id names wakes, leases and nodes, and some databases refuse control characters."""
 
 
 def agui_route(conversations: Conversations) -> Route:
     async def run(request: Request) -> Response:
         wanted = await read_body(request, RunInput)
-        if RUN_ID.fullmatch(wanted.run_id) is None:
-            raise HTTPException(
-                422, f"A runId has 1 to {LONGEST_RUN_ID} characters; none is a control character."
-            )
+        check_name("A runId", wanted.run_id)  # it names wakes, leases and nodes
         caller = caller_of(request)
         caller.check_run()
         front_end = read_front_end(wanted, conversations.agent)

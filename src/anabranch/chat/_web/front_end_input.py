@@ -6,7 +6,6 @@ Clients put a result after its call, and other messages may follow.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
@@ -34,6 +33,7 @@ from anabranch.agents import (
     stored_with,
 )
 from anabranch.chat._web.answer_checks import AnswerRefusedError
+from anabranch.chat._web.requests import check_name
 from anabranch.messages import ToolSpec, text_of
 from anabranch.models import folded
 from anabranch.tree import Node, wire_name
@@ -43,9 +43,6 @@ MOST = 100
 
 LONGEST = 128 * 1024
 """The most bytes of JSON of all these tools, and of all this context."""
-
-LONGEST_NAME = 200
-NAME = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{LONGEST_NAME}}}")
 
 NO_PARAMETERS: dict[str, JsonValue] = {"type": "object", "properties": {}}
 
@@ -77,12 +74,7 @@ def _check_size(what: str, given: Sequence[OfferedTool] | Sequence[Context]) -> 
 
 def _check_names(names: Sequence[str], agent: Agent) -> None:
     for name in names:
-        if NAME.fullmatch(name) is None:
-            raise HTTPException(
-                422,
-                f"The name of a tool has 1 to {LONGEST_NAME} characters; none is a control"
-                " character.",
-            )
+        check_name("The name of a tool", name)
     own = {wire_name(name) for name in agent.tools} if names else set[str]()
     if taken := [name for name in names if wire_name(name) in own]:
         raise HTTPException(

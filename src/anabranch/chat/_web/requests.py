@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Literal, TypeVar
 
@@ -19,6 +20,9 @@ PATIENCE = 30.0
 """Seconds within which the body of a request must arrive."""
 
 B = TypeVar("B", bound=BaseModel)
+
+LONGEST_NAME = 200
+_NAME = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{LONGEST_NAME}}}")
 
 
 class Body(BaseModel):
@@ -55,6 +59,14 @@ class RetryBody(Body):
 class LabelBody(Body):
     node_id: str
     label: str = Field(min_length=1, max_length=200)
+
+
+def check_name(what: str, name: str) -> None:
+    """Refuse a name that some databases refuse, or a long one."""
+    if _NAME.fullmatch(name) is None:
+        raise HTTPException(
+            422, f"{what} has 1 to {LONGEST_NAME} characters; none is a control character."
+        )
 
 
 async def read_body(request: Request, model: type[B]) -> B:

@@ -17,7 +17,7 @@ from anabranch import BranchContext, tool
 from anabranch._terminal import UsageError
 from anabranch.cli import main
 from anabranch.cli._connection import server_of
-from anabranch.cli._options import headers_of, read_tokens
+from anabranch.cli._options import ReachOptions, headers_of, read_tokens
 from anabranch.mcp import (
     ServerOptions,
     as_fastmcp_tool,
@@ -47,7 +47,7 @@ async def accept(context: Any, params: Any) -> types.ElicitResult:
 
 def client_of(address: tuple[str, int], token: str, mode: str, answer: Any = accept) -> Client:
     target = f"http://{address[0]}:{address[1]}/mcp"
-    server = server_of(target, headers=headers_of(token, ()))
+    server = server_of(target, reach=ReachOptions(token=token))
     return Client(server, mode=mode, elicitation_callback=answer)
 
 

@@ -18,7 +18,7 @@ from anabranch._context import BranchContext
 from anabranch._terminal import CommandError, FailedError
 from anabranch.agents import RemoteTools
 from anabranch.cli._connection import open_session, server_of
-from anabranch.cli._options import Era, headers_of
+from anabranch.cli._options import Era, ReachOptions
 from anabranch.cli._tool_summaries import summaries_of
 from tests.mcp.harness import asgi, serving
 
@@ -67,7 +67,7 @@ async def test_the_header_is_named_with_how_to_give_it(case: str) -> None:
     response, words = CASES[case]
     async with asgi(refusing(response)) as url:
         with pytest.raises(FailedError) as called:
-            await summaries_of(url, {})
+            await summaries_of(url)
         with pytest.raises(ToolError) as connected:
             async with RemoteTools(url):
                 raise AssertionError
@@ -82,7 +82,7 @@ async def test_a_header_that_is_not_accepted_is_named_without_its_value() -> Non
     refused = PlainTextResponse("who?", 401, {"WWW-Authenticate": BEARER})
     async with asgi(refusing(refused)) as url:
         with pytest.raises(FailedError, match="does not accept the header Authorization") as caught:
-            await summaries_of(url, headers_of("a-secret-of-letters", ()))
+            await summaries_of(url, ReachOptions(token="a-secret-of-letters"))
     assert "a-secret" not in str(caught.value)
 
 
@@ -95,7 +95,7 @@ async def test_a_refusal_of_another_eras_request_is_forgotten() -> None:
         return named == "server/discover"
 
     async with asgi(refusing_some(discovers, "Bad Request: X-Session", 400)) as url:
-        [found] = await summaries_of(url, {})
+        [found] = await summaries_of(url)
         assert found.name == "look"
         async with RemoteTools(url) as remote:
             assert [each.name for each in remote.offered_tools(())] == ["look"]

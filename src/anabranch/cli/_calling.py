@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import anyio
@@ -17,7 +17,7 @@ from anabranch._text import read_json
 from anabranch.cli._answering import read_arguments
 from anabranch.cli._call_trace import CallTrace
 from anabranch.cli._connection import open_session, server_of
-from anabranch.cli._options import Era
+from anabranch.cli._options import Era, ReachOptions
 from anabranch.cli._targets import is_server, no_such_tool
 from anabranch.mcp import (
     PAUSES,
@@ -49,8 +49,7 @@ async def call(  # noqa: PLR0913 - the options of the command
     era: Era = "auto",
     policy: AnsweringPolicy = AnsweringPolicy(),
     limits: Limits = UNLIMITED,
-    headers: Mapping[str, str] | None = None,
-    variables: Mapping[str, str] | None = None,
+    reach: ReachOptions = ReachOptions(),
     verbose: bool = False,
 ) -> object:
     key = new_key()
@@ -66,7 +65,7 @@ async def call(  # noqa: PLR0913 - the options of the command
             result = await invoke(client, era, tool.name, arguments, answerer, key)
         return value_of(result, tool)
 
-    server = server_of(target, limits, headers, variables)
+    server = server_of(target, limits, reach)
     pauses = iter(PAUSES)
     try:
         while True:

@@ -10,7 +10,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TypeVar
@@ -27,7 +27,7 @@ from anabranch._asking import Answerer
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal import CommandError, FailedError, UsageError, failing_as
 from anabranch.cli._call_trace import CallTrace, traced
-from anabranch.cli._options import MODEL, Era
+from anabranch.cli._options import MODEL, Era, ReachOptions
 from anabranch.cli._stores import CALL_KEY, new_key
 from anabranch.cli._targets import check_reach, is_server, is_url, split_target
 from anabranch.errors import AnabranchError, ToolError
@@ -48,25 +48,22 @@ FAREWELL = 2.0
 
 
 def server_of(
-    target: str,
-    limits: Limits = UNLIMITED,
-    headers: Mapping[str, str] | None = None,
-    env: Mapping[str, str] | None = None,
+    target: str, limits: Limits = UNLIMITED, reach: ReachOptions = ReachOptions()
 ) -> WithHeaders | StdioServerParameters:
-    check_reach(target, headers or {}, env or {})
+    check_reach(target, reach)
     if is_url(target):
         if limits != UNLIMITED:
             raise UsageError(
                 f"{target} is a running server with its own limits. Give yours to anabranch serve."
             )
-        return WithHeaders(target, headers or {})
+        return WithHeaders(target, reach.headers)
     if target.startswith(COMMAND):
         if limits != UNLIMITED:
             raise UsageError(
                 "Limits are for a TARGET that anabranch serves. Leave them out for command:…."
             )
         with failing_as(UsageError, ValueError):
-            return command_of(target, env)
+            return command_of(target, reach.variables)
     split_target(target)
     command, *arguments = [*_command(target), *_options_of(limits)]
     return StdioServerParameters(command=command, args=arguments, env=_environment())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
     from anabranch.chat import Plugin
+    from anabranch.cli._options import ReachOptions
     from anabranch.mcp import Connectable
 
     AnyServer: TypeAlias = MCPServer[Any] | FastMCP[Any]
@@ -100,8 +101,9 @@ def is_server(target: str) -> bool:
     return is_url(target) or target.startswith("command:")
 
 
-def check_reach(target: str, headers: Mapping[str, str], env: Mapping[str, str]) -> None:
-    if env and not target.startswith("command:"):
+def check_reach(target: str, reach: ReachOptions) -> None:
+    headers, variables = reach.headers, reach.variables
+    if variables and not target.startswith("command:"):
         raise UsageError("--env is for a server that a command starts: command:….")
     if headers and not is_url(target):
         raise UsageError("--token and --header are for a server at a URL.")

@@ -78,7 +78,7 @@ def _summaries(target: str, reach: ReachOptions) -> list[ToolSummary]:
     from anabranch.cli._tool_summaries import summaries_of
 
     log_to_stderr(logging.ERROR)  # the command's own message reports connection problems
-    return run_command(summaries_of, target, reach.headers, reach.variables)
+    return run_command(summaries_of, target, reach)
 
 
 @Parameter(name="*")
@@ -146,7 +146,7 @@ def call_command(  # noqa: PLR0913 - the options of the command
     from anabranch.cli._calling import call
     from anabranch.cli._output import print_json
 
-    narrowed, headers, variables = limits.read(), reach.headers, reach.variables
+    narrowed = limits.read()
     log_to_stderr(logging.ERROR)
     if tool is None:
         from anabranch.cli._tool_summaries import overview
@@ -162,8 +162,7 @@ def call_command(  # noqa: PLR0913 - the options of the command
         era=era,
         policy=rules.policy(),
         limits=narrowed,
-        headers=headers,
-        variables=variables,
+        reach=reach,
         verbose=verbose,
     )
     print_json(run_command(calling))

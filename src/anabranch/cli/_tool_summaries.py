@@ -9,6 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from anabranch._schemas import Form, between
+from anabranch.cli._options import ReachOptions
 from anabranch.cli._targets import check_reach, is_server, load, no_such_tool
 from anabranch.tool import Tool
 
@@ -166,16 +167,13 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
         yield from (f"    {line}" for line in found)
 
 
-async def summaries_of(
-    target: str, headers: Mapping[str, str], env: Mapping[str, str] | None = None
-) -> list[ToolSummary]:
+async def summaries_of(target: str, reach: ReachOptions = ReachOptions()) -> list[ToolSummary]:
     if is_server(target):
         from anabranch._asking import Absent
         from anabranch.cli._connection import open_session, server_of
 
-        server = server_of(target, headers=headers, env=env)
-        return await open_session(target, server, Absent(), _listed)
-    check_reach(target, headers, env or {})
+        return await open_session(target, server_of(target, reach=reach), Absent(), _listed)
+    check_reach(target, reach)
     found = load([target])
     own = [_of_tool(tool) for tool in found.tools]
     servers = [[_of_listing(each) for each in await s.list_tools()] for s in found.servers]

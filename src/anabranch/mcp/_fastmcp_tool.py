@@ -25,24 +25,17 @@ from mcp.server.extension import RequestHandler
 from mcp.types import InputRequiredResult
 from pydantic import PrivateAttr
 
-from anabranch._text import encodable
-from anabranch.mcp._error_mapping import (
-    REQUEST_STATE,
-    CallFailedError,
-    checked_results,
-    mapped_errors,
-)
+from anabranch.mcp._continue_tools import ContinueTool
+from anabranch.mcp._error_mapping import CallFailedError
 from anabranch.mcp._installation import Installation
 from anabranch.mcp._options import ServerOptions, sealer_of
-from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest, at_least
 from anabranch.mcp._result_values import converter_to, function_returning, with_files
 from anabranch.mcp._saga_shapes import IDENTIFIER
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
-from anabranch.mcp._sdk_tool import Described, Serve
+from anabranch.mcp._sdk_tool import HostTool, fields_of
 from anabranch.mcp._service import Service
-from anabranch.mcp._serving import serve
-from anabranch.mcp._unfinished import Unfinished, with_unfinished
+from anabranch.mcp._unfinished import Unfinished
 from anabranch.messages import LogLevel
 from anabranch.tool import Tool
 
@@ -80,44 +73,17 @@ class Refusal(ToolResult):
         raise self._error
 
 
-class FastMcpTool(BaseTool):
-    _described: Described = PrivateAttr()
-    _serve: Serve = PrivateAttr()
-    _offered: Offered | None = PrivateAttr(None)
+class FastMcpTool(HostTool, BaseTool):
     _convert: Callable[[object], object] = PrivateAttr()
 
     @classmethod
-    def of(cls, described: Described, serves: Serve, meta: dict[str, Any] | None = None) -> Self:
-        """Return the tool that ``described`` describes and ``serves`` serves."""
-        returning = BaseTool.from_function(
-            function_returning(described.returns), name=described.name
-        )
-        made = cls(
-            name=described.name,
-            title=encodable(described.title),
-            annotations=to_annotations(described.annotations),
-            description=encodable(described.description),
-            parameters=encodable(described.input_schema),
-            output_schema=returning.output_schema,
-            return_type=returning.return_type,
-            meta=meta,
-        )
-        made._described, made._serve = described, serves
-        made._convert = converter_to(described.returns)
+    def of(cls, ours: Tool[Any] | ContinueTool, service: Service) -> Self:
+        returning = BaseTool.from_function(function_returning(ours.returns), name=ours.name)
+        made = cls(**fields_of(ours, service), return_type=returning.return_type)
+        made._ours, made._service = ours, service
+        made.output_schema = made._listed(returning.output_schema)
+        made._convert = converter_to(ours.returns)
         return made
-
-    @classmethod
-    def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
-        made = cls.of(tool, partial(serve, tool, service), service.tool_meta)
-        made._offered = Offered(tool, service, made._converted)  # noqa: SLF001 - its own class
-        if service.leaves_unfinished and tool.returns is str and made.output_schema is not None:
-            made.output_schema = with_unfinished(made.output_schema)
-        return made
-
-    @property
-    def offered(self) -> Offered | None:
-        """The tool as the saga methods call it; ``None`` if they call it through ``tools/call``."""
-        return self._offered
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         try:
@@ -126,24 +92,18 @@ class FastMcpTool(BaseTool):
             return Refusal.of(error)
         except CallFailedError as failure:
             # FastMCP shows the text of any other error, unless the server masks errors.
-            failure.log(self._described.name)
+            failure.log(self._ours.name)
             text = failure.text or failure.masked(f"Error calling tool {self.name!r}")
             raise ToolError(text) from failure.__cause__
 
     async def _served(self, arguments: dict[str, Any]) -> ToolResult:
-        request = _request(self._described.name)
-        with mapped_errors(
-            is_modern=request.is_modern,
-            token=REQUEST_STATE if request.is_modern else None,
-            unmapped=(FastMCPError,),
-        ):
-            value = await self._serve(self._described.validate(arguments), request)
-            if isinstance(value, InputRequiredResult):
-                return InputRequiredToolResult(value)
-            if isinstance(value, Unfinished):
-                return ToolResult(content=value.text, structured_content=value.structured)
-            with checked_results():
-                return self._result(value)
+        request = _request(self._ours.name)
+        done = await self._answer(arguments, request, self._result, FastMCPError)
+        if isinstance(done, InputRequiredResult):
+            return InputRequiredToolResult(done)
+        if isinstance(done, Unfinished):
+            return ToolResult(content=done.text, structured_content=done.structured)
+        return done
 
     def _result(self, value: object) -> ToolResult:
         return self.convert_result(self._convert(with_files(value)))

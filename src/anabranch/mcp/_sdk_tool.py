@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any, Protocol, Self, TypeAlias
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
 from mcp.server.extension import RequestHandler
 from mcp.server.mcpserver import Context, Extension, MCPServer, MethodBinding
@@ -18,10 +17,11 @@ from mcp.server.mcpserver.exceptions import (
 from mcp.server.mcpserver.tools import Tool as BaseTool
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.types import CallToolResult, InputRequiredResult, TextContent
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 from anabranch._sealing import Sealer
 from anabranch._text import encodable
+from anabranch.mcp._continue_tools import ContinueTool
 from anabranch.mcp._error_mapping import (
     REQUEST_STATE,
     CallFailedError,
@@ -41,72 +41,88 @@ from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 from anabranch.mcp._service import Service
 from anabranch.mcp._serving import serve
 from anabranch.mcp._unfinished import Unfinished, with_unfinished
-from anabranch.tool import Tool, ToolAnnotations
+from anabranch.tool import Tool
 
-Serve: TypeAlias = Callable[[Mapping[str, Any], McpRequest], Awaitable[object]]
-"""Serves one request with validated arguments."""
-
-
-class Described(Protocol):
-    """The description of a tool for a host, and the method that checks the tool's arguments."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def input_schema(self) -> dict[str, Any]: ...
-    @property
-    def returns(self) -> Any: ...  # noqa: ANN401 - any annotation
-    @property
-    def title(self) -> str | None: ...
-    @property
-    def annotations(self) -> ToolAnnotations | None: ...
-
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]: ...
+T = TypeVar("T")
 
 
-class SdkTool(BaseTool):
-    _described: Described = PrivateAttr()
-    _serve: Serve = PrivateAttr()
-    _offered: Offered | None = PrivateAttr(None)
+def fields_of(ours: Tool[Any] | ContinueTool, service: Service) -> dict[str, Any]:
+    """Return the fields that the tools of all hosts have."""
+    return {
+        "name": ours.name,
+        "title": encodable(ours.title),
+        "description": encodable(ours.description),
+        "parameters": encodable(ours.input_schema),
+        "annotations": to_annotations(ours.annotations),
+        "meta": service.tool_meta if isinstance(ours, Tool) else None,
+    }
 
-    @classmethod
-    def of(cls, described: Described, serves: Serve, meta: dict[str, Any] | None = None) -> Self:
-        if (reason := find_invalid_x_mcp_header(described.input_schema)) is not None:
-            raise InvalidSignature(f"Tool {described.name!r} has an invalid x-mcp-header: {reason}")
-        returning = BaseTool.from_function(
-            function_returning(wrapped_for_sdk(described.returns)), name=described.name
-        )
-        made = cls(
-            fn=returning.fn,  # never called
-            name=described.name,
-            title=encodable(described.title),
-            description=encodable(described.description),
-            parameters=encodable(described.input_schema),
-            fn_metadata=returning.fn_metadata,
-            is_async=True,
-            context_kwarg=None,
-            annotations=to_annotations(described.annotations),
-            meta=meta,
-        )
-        made._described, made._serve = described, serves
-        return made
 
-    @classmethod
-    def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
-        made = cls.of(tool, partial(serve, tool, service), service.tool_meta)
-        made._offered = Offered(tool, service, made._converted)  # noqa: SLF001 - its own class
-        listed = made.fn_metadata
-        if service.leaves_unfinished and tool.returns is str and listed.output_schema is not None:
-            varied = {"output_schema": with_unfinished(listed.output_schema)}
-            made.fn_metadata = listed.model_copy(update=varied)
-        return made
+class HostTool(BaseModel):
+    """The shared part of our tools on each host: a tool, or a tool that continues calls."""
+
+    _ours: Tool[Any] | ContinueTool = PrivateAttr()
+    _service: Service = PrivateAttr()
+
+    def _listed(self, schema: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return the output schema that the host lists, with the variant for an unfinished call."""
+        varies = isinstance(self._ours, Tool) and self._service.leaves_unfinished
+        if schema is None or not varies or self._ours.returns is not str:
+            return schema
+        return with_unfinished(schema)
 
     @property
     def offered(self) -> Offered | None:
         """The tool as the saga methods call it; ``None`` if they call it through ``tools/call``."""
-        return self._offered
+        ours = self._ours
+        return Offered(ours, self._service, self._converted) if isinstance(ours, Tool) else None
+
+    def _converted(self, value: object) -> BaseModel:
+        raise NotImplementedError
+
+    async def _answer(
+        self,
+        arguments: dict[str, Any],
+        request: McpRequest,
+        convert: Callable[[object], T],
+        *unmapped: type[Exception],
+    ) -> T | InputRequiredResult | Unfinished:
+        """Serve a request, and ``convert`` a tool's value; the host's errors are ``unmapped``."""
+        with mapped_errors(
+            is_modern=request.is_modern,
+            token=REQUEST_STATE if request.is_modern else None,
+            unmapped=unmapped,
+        ):
+            ours, given = self._ours, self._ours.validate(arguments)
+            if isinstance(ours, Tool):
+                value = await serve(ours, self._service, given, request)
+            else:
+                value = await ours.serve(given, request)
+            if isinstance(value, InputRequiredResult | Unfinished):
+                return value
+            with checked_results():
+                return convert(value)
+
+
+class SdkTool(HostTool, BaseTool):
+    @classmethod
+    def of(cls, ours: Tool[Any] | ContinueTool, service: Service) -> Self:
+        if (reason := find_invalid_x_mcp_header(ours.input_schema)) is not None:
+            raise InvalidSignature(f"Tool {ours.name!r} has an invalid x-mcp-header: {reason}")
+        returning = BaseTool.from_function(
+            function_returning(wrapped_for_sdk(ours.returns)), name=ours.name
+        )
+        made = cls(
+            **fields_of(ours, service),
+            fn=returning.fn,  # never called
+            fn_metadata=returning.fn_metadata,
+            is_async=True,
+            context_kwarg=None,
+        )
+        made._ours, made._service = ours, service
+        listed = {"output_schema": made._listed(returning.fn_metadata.output_schema)}
+        made.fn_metadata = returning.fn_metadata.model_copy(update=listed)
+        return made
 
     async def run(
         self,
@@ -135,25 +151,22 @@ class SdkTool(BaseTool):
             )
         except ValueError as error:  # no request: the server's author has called the tool
             raise CallFailedError(None) from error
-        with mapped_errors(
-            is_modern=request.is_modern,
-            token=REQUEST_STATE if request.is_modern else None,
-            unmapped=(ToolError, ResourceError),
-        ):
-            value = await self._serve(self._described.validate(arguments), request)
-            if isinstance(value, Unfinished):
-                text = TextContent(type="text", text=value.text)
-                return CallToolResult(content=[text], structured_content=value.structured)
-            if not convert_result or isinstance(value, InputRequiredResult):
-                return value
-            with checked_results():
-                return self._converted(value)
+        convert = self._converted if convert_result else _unchanged
+        done = await self._answer(arguments, request, convert, ToolError, ResourceError)
+        if isinstance(done, Unfinished):
+            text = TextContent(type="text", text=done.text)
+            return CallToolResult(content=[text], structured_content=done.structured)
+        return done
 
     def _converted(self, value: object) -> CallToolResult | InputRequiredResult:
         result: CallToolResult | InputRequiredResult = self.fn_metadata.convert_result(
             list_as_one(with_files(value))
         )
         return result
+
+
+def _unchanged(value: object) -> object:
+    return value
 
 
 class Sagas(Extension):

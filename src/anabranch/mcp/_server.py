@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer, RequestStateSecurity
-from mcp.server.mcpserver.tools import Tool as BaseTool
 from typing_extensions import Unpack
 
 from anabranch._aio import Clock
 from anabranch.errors import needs_extra
+from anabranch.mcp._continue_tools import ContinueTool
 from anabranch.mcp._defaults import TTL
 from anabranch.mcp._installation import Installation, offer_routes, require_server
 from anabranch.mcp._options import (
@@ -79,7 +79,7 @@ def create_server(
             name,
             instructions=instructions,
             version=version,
-            tools=_made(installation),
+            tools=[SdkTool.of(each, installation.service) for each in _hosted(installation)],
             request_state_security=security,
             auth=given.auth,
             token_verifier=given.token_verifier,
@@ -137,8 +137,8 @@ def install(
     if taken := sorted(name for name in installation.names if manager.get_tool(name)):
         # The SDK would ignore the new tool, with only a warning in its log.
         raise ValueError(f"{server.name!r} already has a tool named {', '.join(taken)}")
-    for tool in _made(installation):
-        manager._tools[tool.name] = tool  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    made = {each.name: SdkTool.of(each, installation.service) for each in _hosted(installation)}
+    manager._tools.update(made)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     _offer_sagas(server, given)
     _run_along(server, installation)
     offer_routes(installation, server)
@@ -146,12 +146,8 @@ def install(
     return installation
 
 
-def _made(installation: Installation) -> list[BaseTool]:
-    service = installation.service
-    return [
-        *(SdkTool.of_tool(tool, service) for tool in installation.tools),
-        *(SdkTool.of(more, more.serve) for more in installation.continue_tools),
-    ]
+def _hosted(installation: Installation) -> list[Tool[Any] | ContinueTool]:
+    return [*installation.tools, *installation.continue_tools]
 
 
 def _offer_sagas(server: MCPServer[Any], options: ServerOptions) -> None:
@@ -198,7 +194,7 @@ def as_fastmcp_tool(
     require_tools("as_fastmcp_tool()", [tool])
     given = options_for("FastMCP(…)", options, keywords)
     given = replace(given, continue_calls=False, ask="client", ask_url=None)
-    return FastMcpTool.of_tool(tool, Installation([tool], given, tool.name).service)
+    return FastMcpTool.of(tool, Installation([tool], given, tool.name).service)
 
 
 def fastmcp_sagas(
@@ -264,9 +260,7 @@ def install_fastmcp(
     if given.sagas and not has_sagas(server):
         server.add_extension(FastMcpSagas(given))
     server.add_provider(Lifespan(installation))
-    for tool in tools:
-        server.add_tool(FastMcpTool.of_tool(tool, installation.service))
-    for more in installation.continue_tools:
-        server.add_tool(FastMcpTool.of(more, more.serve))
+    for each in _hosted(installation):
+        server.add_tool(FastMcpTool.of(each, installation.service))
     offer_routes(installation, server)
     return installation

@@ -30,8 +30,6 @@ Check = Callable[[], Awaitable[object]]
 
 
 class OffersRoutes(Protocol):
-    """A server of the SDK, or of FastMCP."""
-
     def custom_route(
         self, path: str, methods: list[str], /
     ) -> Callable[[Callable[[Request], Awaitable[Response]]], object]: ...
@@ -49,7 +47,6 @@ class Health:
 
     @classmethod
     def of(cls, server: OffersRoutes, *checks: Check) -> Health:
-        """Return the health of ``server`` with these additional checks; add the routes if needed."""
         health = _OF_SERVERS.get(server)
         if health is None:
             health = _OF_SERVERS[server] = cls()
@@ -88,7 +85,6 @@ class Health:
             self._problem = "failed"
 
     def _report(self, problem: str) -> None:
-        """Log once that the server is no longer ready, or is ready again."""
         if problem and not self._problem:
             logger.warning("not ready: %s", problem)
         elif self._problem and not problem:

@@ -35,7 +35,6 @@ _MPEG_LAYERS = {0xF2, 0xF3, 0xFA, 0xFB}
 
 
 def media_type(data: bytes) -> str | None:
-    """Return the type of the file with the bytes ``data``, or ``None`` if it is not recognised."""
     if data[:4] == b"RIFF":
         return _RIFF.get(data[8:12])
     if data[:1] == b"\xff" and len(data) > 1 and data[1] in _MPEG_LAYERS:
@@ -44,7 +43,6 @@ def media_type(data: bytes) -> str | None:
 
 
 def file_type(data: bytes) -> str | None:
-    """Return the type of the file with the bytes ``data``, also of a text; ``None`` for any other."""
     return media_type(data) or (None if read_text(data) is None else TEXT)
 
 
@@ -78,7 +76,6 @@ def decoded(data: bytes, encoding: str = "utf-8") -> str:
 
 
 def size_of(data: bytes | int) -> str:
-    """Return the size of ``data``, or a number of bytes, for a reader."""
     number, units = float(data if isinstance(data, int) else len(data)), ["bytes", "kB", "MB"]
     while number >= _THOUSAND and len(units) > 1:
         number, units = number / _THOUSAND, units[1:]

@@ -106,7 +106,6 @@ class Sealer:
         return self.open_as(SagaClaims, token, principal)
 
     def open_as(self, shape: type[C], token: str, principal: str) -> C:
-        """Return the claims of ``token``, or raise ``InvalidTokenError``."""
         try:
             opened = self._codec.unseal(token).decode("utf-8", "surrogatepass")
             head, _, state = opened.partition("\n")
@@ -126,13 +125,11 @@ class Sealer:
         return claims
 
     def refused(self, reason: str) -> InvalidTokenError:
-        """Log the reason of a refusal, and return the one error for all refusals."""
         logger.warning("a %s token was refused: %s", self._kind, reason)
         return InvalidTokenError()
 
 
 def has_expired(error: InvalidTokenError) -> bool:
-    """Return whether the server refused a token only because of its age."""
     return isinstance(error.__cause__, TimeoutError)
 
 

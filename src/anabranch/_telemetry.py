@@ -178,7 +178,6 @@ def _span(
 
 @contextmanager
 def _ending(span: trace.Span) -> Generator[None]:
-    """End ``span`` at the end of the block, and report the error that ends the block."""
     try:
         yield
     except Exception as error:
@@ -206,7 +205,6 @@ class ObservedTurn:
 
 @contextmanager
 def observe_turn(thread: str) -> Generator[ObservedTurn]:
-    """Observe a turn of an agent in a thread, until it ends or waits for an answer."""
     with _span("anabranch.turn", {"anabranch.thread.id": thread}) as span:
         seen = ObservedTurn()
         try:
@@ -231,7 +229,6 @@ def observe_wake(call: str, turn: str, tool: str, woken_by: str) -> Generator[No
 
 
 def trace_here() -> str:
-    """Return the current span as text, for a link from a wake; empty without a span."""
     here = trace.get_current_span().get_span_context()
     return _written(here) if here.is_valid else ""
 
@@ -253,13 +250,11 @@ def report_turn_tokens(sent: int, received: int) -> None:
 
 
 def report_backlog(waiting: int, running: int) -> None:
-    """Report the number of a store's runs that wait for a worker, and of those in progress."""
     _instruments.backlog["waiting"].set(waiting)
     _instruments.backlog["running"].set(running)
 
 
 def report_open_calls(number: int, oldest: float, asked: float) -> None:
-    """Report a store's open calls, the age of the oldest, and the age of the oldest question."""
     _instruments.open_calls.set(number)
     _instruments.oldest_call.set(oldest)
     _instruments.oldest_question.set(asked)
@@ -276,7 +271,6 @@ def call_in_logs(line: str) -> Generator[None]:
 
 
 def log_fields() -> dict[str, str]:
-    """Return the fields of a log record that is written here: the call, and the trace and span."""
     found = {"call": _in_logs.get()}
     context = trace.get_current_span().get_span_context()
     if context.is_valid:

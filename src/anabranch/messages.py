@@ -278,7 +278,6 @@ def to_messages(messages: Iterable[MessageLike]) -> tuple[Message, ...]:
 
 
 def text_of(blocks: Iterable[Block]) -> str:
-    """Return the text of all text blocks, joined."""
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 

@@ -52,7 +52,6 @@ def outline(call: RecordedCall) -> RecordedCall:
 
 
 def _type_of(error: str | None) -> str | None:
-    """Return the error's type name, or "an error" if it has none."""
     if error is None:
         return None
     name = error.partition(":")[0]
@@ -97,8 +96,6 @@ async def read_call(store: CallStore, record: CallRecord, now: float) -> Recorde
 
 @dataclass(slots=True)
 class _Reading:
-    """The part of a call's record that has been read so far."""
-
     steps: Steps
     inbox: Mapping[str, AnswerRecord]
     rounds: list[RecordedRound] = field(default_factory=list[RecordedRound])

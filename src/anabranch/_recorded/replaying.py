@@ -174,7 +174,6 @@ def _drift(tool: Tool[Any], end: RoundRecord | None, outcome: Rehearsed) -> Drif
 
 
 def _drift_at_end(tool: Tool[Any], reply: dict[str, Any], outcome: Rehearsed) -> Drift | None:
-    """Return how an ended call ends differently now, ``None`` if it ends the same."""
     recorded, now = _recorded_end(reply), _present_end(tool, outcome)
     if isinstance(outcome, Stopped):
         return Drift(at=outcome.at[0] if outcome.at else "result", recorded=recorded, now=now)
@@ -214,7 +213,6 @@ def _encoded(tool: Tool[Any], value: object) -> Any:  # noqa: ANN401 - JSON
 
 
 def _kind(recorded: str) -> str:
-    """Return a recorded or present operation without the fingerprint of its question."""
     kind, _, asked = recorded.partition(" ")
     return kind if len(asked) == LENGTH and " " not in asked else recorded
 

@@ -43,8 +43,6 @@ class _Known:
 
 @dataclass(slots=True)
 class Steps:
-    """Collects the steps of a call of the tool ``root``, round by round."""
-
     root: str
     _known: dict[str, _Known] = field(default_factory=dict[str, "_Known"])
 
@@ -159,7 +157,6 @@ class Steps:
 
 
 def _error_of(entry: Entry) -> str | None:
-    """Return the reason why a step has no value, ``None`` if it has one."""
     if entry.kind == REFUSED:
         return _CHANGED
     return None if entry.error is None else error_text(entry.error)

@@ -86,14 +86,12 @@ def filled_in(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> di
 
 
 def _scalar(value: JsonValue, kind: object) -> JsonValue:
-    """Return ``value`` as the JSON type ``kind`` if it is a text or a number that fits."""
     if type(value) in (int, float) and kind == "string":
         return json.dumps(value)
     return _held(value, kind) if isinstance(value, str) else value
 
 
 def _held(text: str, kind: object) -> JsonValue:
-    """Return the number or truth value of type ``kind`` that ``text`` spells, or ``text``."""
     types: dict[str, tuple[type, ...]] = {
         "integer": (int,),
         "number": (int, float),
@@ -136,7 +134,6 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=32)
 def _fault_of(text: str) -> str | None:
-    """Return the reason why a schema, as JSON text, is no valid JSON Schema, or ``None``."""
     schema = cast("dict[str, Any]", read_json(text))
     try:
         checker: Any = _checker(schema)
@@ -174,7 +171,6 @@ def has_format(text: str, kind: str) -> bool:
 
 
 def _errors(schema: Mapping[str, Any], value: object, *, formats: bool) -> list[Any]:
-    """Return the first faults of ``value``, or none if the check takes too long."""
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - slow
 
     if not (_is_moderate(schema) and _is_moderate(value)):
@@ -204,7 +200,6 @@ def _listed(validator: Any, value: object) -> list[Any]:  # noqa: ANN401 - jsons
 
 
 def _is_moderate(value: object) -> bool:
-    """Return whether a schema or a value is small enough for a check of all its parts."""
     return sum(1 for _ in islice(_parts(value), MOST_PARTS + 1)) <= MOST_PARTS
 
 

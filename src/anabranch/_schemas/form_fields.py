@@ -42,13 +42,10 @@ class Option(_Schema):
 
     @property
     def label(self) -> str:
-        """The text that the user sees in the list."""
         return self.title or self.text
 
 
 class Options(_Schema):
-    """The choices of a field."""
-
     enum: tuple[Value, ...] = ()
     one_of: tuple[Option, ...] = ()
     any_of: tuple[Option, ...] = ()
@@ -65,7 +62,6 @@ class Items(Options):
 
 
 def between(least: object, most: object, unit: str) -> str:
-    """Return two limits in words; empty if both are ``None``."""
     if least is not None and most is not None:
         return f"{least} to {most}{unit}"
     if least is not None:
@@ -119,7 +115,6 @@ class Field(Options):
         return "; ".join(note for note in notes if note)
 
     def range(self) -> str | None:
-        """Return the limits in words, or ``None`` without limits."""
         for least, most, unit in (
             (self.minimum, self.maximum, ""),
             (self.min_length, self.max_length, " characters"),

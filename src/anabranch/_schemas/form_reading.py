@@ -97,7 +97,6 @@ class FormReader:
         return schema
 
     def _choices(self, schema: Schema) -> list[Choice]:
-        """Return the choices of a flattened schema, without null."""
         if "const" in schema:
             found = [{"const": schema["const"], "title": schema.get("title")}]
         elif "enum" in schema:
@@ -112,7 +111,6 @@ class FormReader:
         return [each for each in found if isinstance(each["const"], str | int | float)]
 
     def _target(self, reference: object) -> object:
-        """Return the schema that a reference within the form leads to, or ``None``."""
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return None
         found: Schema | None = self._root
@@ -128,7 +126,6 @@ class FormReader:
 
 
 def _typed(choices: list[Choice]) -> dict[str, Any]:
-    """Return the schema of a field with ``choices``, with a type if all values have one."""
     values: list[object] = [each["const"] for each in choices]
     kinds: set[type] = {type(value) for value in values}
     if kinds == {bool}:
@@ -145,7 +142,6 @@ def _typed(choices: list[Choice]) -> dict[str, Any]:
 
 
 def _implied(schema: Schema, items: object) -> str:
-    """Return the type of a field that has no ``type``."""
     if items is not None:
         return "array"
     if "properties" in schema or "additionalProperties" in schema:

@@ -87,7 +87,6 @@ def protocol_field(schema: Schema) -> dict[str, Any]:
 
 
 def _with_bounds(schema: Schema) -> dict[str, Any]:
-    """Return the schema of a number with the bounds that its other keys imply."""
     bounded = dict(schema)
     kind = schema.get("type")
     if kind not in ("integer", "number"):

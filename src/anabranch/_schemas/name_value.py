@@ -73,7 +73,6 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any
 
 
 def misfits_of(values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the names of ``values`` that do not fit their parameters, each with the reason."""
     fields = {each: schema[each] for each in ("properties", "$defs") if each in schema}
     return misfits(fields, values)
 
@@ -90,7 +89,6 @@ def split_pairs(text: str) -> Iterator[str]:
 
 
 def _value_at(text: str, at: int) -> tuple[str, int]:
-    """Return the text of the value that begins at ``at``, and the position after the value."""
     begin = text[at : at + 1]
     if begin and begin in "[{":
         try:

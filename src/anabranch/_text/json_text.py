@@ -58,7 +58,6 @@ def read_json_list(path: Path, name: str, error: type[Exception]) -> list[Any]:
 
 
 def read_json_at(text: str, at: int) -> tuple[Any, int]:
-    """Return the value that begins at ``at``, and the position after it; raises as :func:`read_json`."""
     try:
         value, end = _DECODER.raw_decode(text, at)
     except RecursionError:
@@ -79,7 +78,6 @@ def number_problem(value: object) -> str | None:
 
 
 def require_shallow(value: object) -> None:
-    """Raise ``TooDeepError`` if ``value``, which is JSON, is nested too deeply."""
     for depth, level in enumerate(_levels(value)):
         if depth == DEEPEST and any(issubclass(kind, dict | list) for kind in {*map(type, level)}):
             raise TooDeepError

@@ -109,7 +109,6 @@ class PausedCall:
 
 
 def without_state(paused: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a paused call without the sealed state, which users cannot read."""
     return {name: value for name, value in paused.items() if name != "state"}
 
 
@@ -179,7 +178,6 @@ async def next_rounds(
 
 
 def questions_of(calls: Mapping[str, StoredCall]) -> dict[str, dict[str, Any]]:
-    """Return the questions of the open calls, by call id."""
     return {
         name: {"tool": call["tool"], **without_state(call["paused"])}
         for name, call in calls.items()

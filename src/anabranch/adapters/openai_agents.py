@@ -65,7 +65,6 @@ class _Beginnings:
         return "text" not in calls[call_id]
 
     async def read(self, context: Any, arguments: str) -> str:  # noqa: ANN401 - ToolContext
-        """Return the text that the model reads as the result of a call."""
         call_id = context.tool_call_id
         if await self.needs_answers(context, read_json(arguments or "{}"), call_id):
             return WAITS

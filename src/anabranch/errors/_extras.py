@@ -58,7 +58,6 @@ def needs_extra(
 
 
 def install_command(extra: str) -> str:
-    """Return a shell command that adds ``extra`` to the environment of this process."""
     from importlib import metadata  # noqa: PLC0415 - slow, and for a missing package alone
 
     try:
@@ -79,7 +78,6 @@ def _installer(name: str) -> list[str]:
 
 
 def _source(installed: metadata.Distribution, extra: str) -> list[str]:
-    """Return the arguments that install ``extra`` from the present source, a folder or another URL."""
     origin = cast("dict[str, Any]", json.loads(installed.read_text("direct_url.json") or "{}"))
     url = str(origin.get("url", ""))
     if url.startswith("file:"):

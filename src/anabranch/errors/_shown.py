@@ -21,7 +21,6 @@ E = TypeVar("E", bound=BaseException)
 
 
 def error_id(error: BaseException) -> str:
-    """Return the id of an error, eight hexadecimal digits."""
     known = getattr(error, _NAME, None)
     return known if isinstance(known, str) and known else _named(error, secrets.token_hex(4))
 

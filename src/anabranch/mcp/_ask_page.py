@@ -67,7 +67,6 @@ def notice_page(title: str, text: str, status: int = 200) -> HTMLResponse:
 def form_page(
     tool: str, message: str, form: Form, given: Given | None = None, errors: Mapping[str, str] = {}
 ) -> HTMLResponse:
-    """Return the page of a question, with the user's earlier entries and their errors."""
     fields = [
         _field(name, field, given, errors.get(name), required=name in form.required)
         for name, field in form.properties.items()
@@ -231,7 +230,6 @@ class AskLinks:
         server.custom_route(ROUTE, ["GET", "POST"])(self.serve)
 
     async def make(self, tool: str, state: str, step_id: str) -> str:
-        """Return the link to the page of the question ``step_id``, which is open in ``state``."""
         short = await self.calls.stored.shortened(state)
         # For no principal: the user's browser is not the caller. The call's record has the caller.
         token = self.sealer.seal(SagaClaims(tool=tool, state=short, question=step_id), "")

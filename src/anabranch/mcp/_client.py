@@ -88,7 +88,6 @@ async def _unchecked(_client: Client, _name: str, _result: types.CallToolResult)
 
 
 async def _check_result(client: Client, name: str, result: types.CallToolResult) -> None:
-    """Raise a ``ToolError`` unless a result fits the output schema of its tool."""
     session: Any = client.session
     if name not in session._tool_output_schemas:  # noqa: SLF001 - the SDK has no public way to them
         await session.list_tools()
@@ -107,7 +106,6 @@ async def _check_result(client: Client, name: str, result: types.CallToolResult)
 
 
 def _with_contexts(result: R) -> R:
-    """Return ``result`` with the context of each question in the question's own ``_meta``."""
     if isinstance(result, types.InputRequiredResult):
         contexts: Any = (result.meta or {}).get(CONTEXT_META)
         for key, request in (result.input_requests or {}).items():
@@ -189,7 +187,6 @@ async def call_tool(
 
 
 async def list_tools(client: Client) -> dict[str, types.Tool]:
-    """Return all tools of the server by name, in its order."""
     tools: dict[str, types.Tool] = {}
     cursor: str | None = None
     while True:

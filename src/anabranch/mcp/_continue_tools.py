@@ -30,8 +30,6 @@ Handle = Annotated[str, Field(description="The handle in the earlier result.")]
 
 
 class UserAnswer(BaseModel):
-    """The user's answer to one question."""
-
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     question: str = Field(description="The question's name in the earlier result.")
@@ -61,8 +59,6 @@ def _answer(
 
 
 class ContinueTool:
-    """One of the two tools that continue a call, with the attributes of a tool for a server."""
-
     annotations: ToolAnnotations | None = None
     returns: Any = inspect.Signature.empty  # the value of the continued tool
 
@@ -85,7 +81,6 @@ class ContinueTool:
         return self._parameters.validate(arguments)
 
     async def serve(self, arguments: Mapping[str, Any], request: McpRequest) -> object:
-        """Continue the call: give it the answers, or ask its open questions again."""
         return sendable(await self._served(arguments, request))
 
     async def _served(self, arguments: Mapping[str, Any], request: McpRequest) -> object:
@@ -146,7 +141,6 @@ def answer_questions(service: Service) -> ContinueTool:
 
 
 def _answers(given: list[UserAnswer], journal: Journal) -> dict[str, Answer]:
-    """Return the answers that a client's model has ``given``, by question."""
     forms = [step_id for step_id, (kind, _) in journal.questions.items() if kind != "sample"]
     answers: dict[str, Answer] = {}
     for each in given:

@@ -80,7 +80,6 @@ TIMES_ASKED = 3
 async def request_answer(
     step_id: str, asked: types.InputRequest, request: McpRequest, heartbeat: Heartbeat
 ) -> Answer:
-    """Send the question of the step ``step_id`` during ``request``, and return the client's answer."""
     kind = "elicit"
     shape: type[types.Result] = types.ElicitResult
     if isinstance(asked, types.CreateMessageRequest):
@@ -156,7 +155,6 @@ class RoundOfAnswers:
 
 
 def requests_of(asked: types.InputRequiredResult) -> dict[str, Request]:
-    """Return the requests of a round to the user and the model, under the server's names."""
     return {key: _request(key, each) for key, each in (asked.input_requests or {}).items()}
 
 
@@ -180,7 +178,6 @@ def _response(reply: Reply) -> Response:
 
 
 def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> dict[str, Answer]:
-    """Return the answers in ``responses`` that belong to open questions."""
     answers: dict[str, Answer] = {}
     for step_id, result in (responses or {}).items():
         if step_id in journal.questions:
@@ -201,8 +198,6 @@ def _contexts(requests: Mapping[str, BaseModel]) -> dict[str, Any] | None:
 
 
 class _RoundReplies:
-    """Makes a round's open questions an ``InputRequiredResult``, and converts it for the store."""
-
     kind = "round"
 
     def make(self, asks: tuple[Ask, ...], state: str) -> InputRequiredResult:

@@ -63,7 +63,6 @@ def has_structured_content(result: types.CallToolResult) -> bool:
 
 
 def _repaired(page: Json, tool: object, version: str) -> tuple[object, str | None]:
-    """Return ``tool``, repaired if necessary, and the problem that remains, or ``None``."""
     if not isinstance(tool, dict):
         return tool, "it is no object"
     made = cast("Json", tool)
@@ -94,7 +93,6 @@ def _parameters(schema: object) -> object:
 
 
 def _problems(page: Json, tools: list[Any], version: str) -> dict[tuple[str, ...], str] | None:
-    """Return the problems that the SDK's client finds in ``tools``, by place; ``None`` without any."""
     try:
         methods.parse_server_result("tools/list", version, page | {"tools": tools})
     except ValidationError as error:

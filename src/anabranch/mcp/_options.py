@@ -223,7 +223,6 @@ def options_of(
 
 
 def durability_of(options: ServerOptions) -> Durability | None:
-    """Return the opened store with its policy, or ``None`` without a store."""
     store = options.store
     if store is None or isinstance(store, Durability):
         return store

@@ -81,7 +81,6 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
-    """Return the request for ``ask``, with the step's id in its ``_meta``."""
     params = to_params(ask)
     params["_meta"] = {**params.get("_meta", {}), STEP_ID_META: ask.step_id}
     if ask.kind == "sample":
@@ -90,7 +89,6 @@ def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
 
 
 def to_answer(kind: str, result: BaseModel) -> Answer | None:
-    """Return the answer in a client's result; ``None`` if it does not fit the kind of ask."""
     if kind != "sample":
         if isinstance(result, types.ElicitResult):  # the SDK has checked it
             given = {} if result.content is None else {"content": _writable(result.content)}
@@ -105,7 +103,6 @@ def _writable(content: Mapping[str, Any]) -> JsonValue:
 
 
 def to_saga_answer(kind: str, result: Mapping[str, JsonValue]) -> Answer | None:
-    """Return the answer in a saga's step result; ``None`` if it does not fit the ask."""
     shape = types.CreateMessageResultWithTools if kind == "sample" else types.ElicitResult
     try:
         return to_answer(kind, shape.model_validate(result))

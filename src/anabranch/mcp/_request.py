@@ -73,7 +73,6 @@ _KEY = re.compile("[!-~]{1,255}")
 
 
 def _given_key(context: ServerRequestContext[Any, Any]) -> str:
-    """Return the idempotency key of a request, or "" without one."""
     headers: Mapping[str, str] = getattr(context.request, "headers", None) or {}
     meta = cast("Mapping[str, object]", context.meta or {})
     given: list[object] = []
@@ -103,12 +102,10 @@ class McpRequest:
 
     @property
     def is_modern(self) -> bool:
-        """Whether the client speaks a stateless revision."""
         return _is_modern(self.context.protocol_version)
 
     @property
     def is_http(self) -> bool:
-        """Whether the request came over HTTP, which limits its size."""
         return self.context.request is not None
 
     @property
@@ -151,7 +148,6 @@ class McpRequest:
     async def report_progress(
         self, progress: float | None, total: float | None = None, message: str | None = None
     ) -> None:
-        """Send a progress notification, with a number that exceeds the last one."""
         async with self.progress.sending:
             await self.session.report_progress(self.progress.next(progress), total, message)
 

@@ -116,7 +116,6 @@ class SagaClient:
         return await self._run(self._resumed(turn, _Saga("", {}, completed=completed)))
 
     async def _run(self, saga: _Saga) -> types.CallToolResult:
-        """Run a saga to its end; after a lost connection, repeat its last request."""
         pauses = iter(PAUSES)
         lost: Exception | None = None
         while True:
@@ -192,7 +191,6 @@ class SagaClient:
         return {"stepId": step.step_id, kind: wire}
 
     def _resumed(self, turn: Turn, saga: _Saga) -> _Saga:
-        """Make ``turn`` the next request of ``saga``."""
         if self._on_turn is not None:
             self._on_turn(turn)
         steps = [dict(step) for step in turn.steps]
@@ -233,7 +231,6 @@ class _Saga:
 
 
 def _is_unknown(method: str, error: MCPError) -> bool:
-    """Return whether ``error`` means that the server does not know the method."""
     if error.code == types.INVALID_PARAMS and method == CALL_SAGA:
         return error.message == INVALID_IN_V1
     # A tool may also raise an error with this code.

@@ -153,12 +153,10 @@ def invalid(field: str, problem: str) -> MCPError:
 
 
 def quoted(text: str) -> str:
-    """Return ``text`` for an error message, shortened if it is long."""
     return repr(text if len(text) <= QUOTED else f"{text[:QUOTED]}...")
 
 
 def _require_bounds(field: str, value: object) -> None:
-    """Refuse a value that is too large, nested too deeply, or has a number that JSON cannot write."""
     try:
         require_shallow(value)
     except TooDeepError as error:

@@ -53,7 +53,6 @@ logger: logging.Logger = logging.getLogger("anabranch.mcp")
 def answers_in(
     steps: Sequence[SagaStepResult], journal: Journal, claims: SagaClaims
 ) -> dict[str, Answer]:
-    """Return the answers to the open steps, and record their digests in ``claims``."""
     answers: dict[str, Answer] = {}
     open_steps = journal.questions
     given: set[str] = set()
@@ -117,8 +116,6 @@ def tools_call_of(server: Server[Any]) -> RequestHandler | None:
 
 
 class SagaMethods:
-    """The methods ``tools/callSaga`` and ``tools/resumeSaga``, for any host."""
-
     def __init__(self, sealer: Sealer, find: Find) -> None:
         self._sealer = sealer
         self._find = find
@@ -168,7 +165,6 @@ class SagaMethods:
         claims: SagaClaims,
         steps: list[SagaStepResult] | None = None,
     ) -> dict[str, Any]:
-        """Return the reply to a saga's next round, or a result that reports its failure."""
         tool = offered.tool
         try:
             with mapped_errors(is_modern=request.is_modern, token=SAGA_TOKEN):
@@ -206,8 +202,6 @@ class SagaMethods:
 
 @dataclass(frozen=True, slots=True)
 class _SagaReplies:
-    """Makes a client's reply of the open steps of a saga, with the token that continues the saga."""
-
     sealer: Sealer
     claims: SagaClaims
     principal: str

@@ -170,8 +170,6 @@ def _unchanged(value: object) -> object:
 
 
 class Sagas(Extension):
-    """``tools/callSaga`` and ``tools/resumeSaga`` for the tools that ``server`` lists."""
-
     identifier = IDENTIFIER
 
     def __init__(self, sealer: Sealer, server: MCPServer[Any]) -> None:

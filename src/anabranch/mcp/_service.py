@@ -96,7 +96,6 @@ class Service:
 
     @property
     def leaves_unfinished(self) -> bool:
-        """Whether a request may end before its call is done."""
         return self.continues or self.asks_by_result
 
     @property

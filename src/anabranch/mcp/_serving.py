@@ -80,7 +80,6 @@ class Serving:
     request: McpRequest
 
     async def run_live(self, call: OpenCall) -> object:
-        """Run the call while its client answers; return the tool's value."""
         service, request = self.service, self.request
         job, heartbeat = service.job(call, request), service.heartbeat_of(request)
 
@@ -92,7 +91,6 @@ class Serving:
     async def run_rounds(
         self, call: OpenCall, answers: Mapping[str, Answer], chain: Chain = WHOLE
     ) -> object:
-        """Run the next round of a call; return its value, or the questions to the client."""
         number = call.journal.rounds
         given = self._without_consents(call, answers)
         outcome = await self._round(call, given)
@@ -228,7 +226,6 @@ def _shows(capabilities: Capabilities, request: types.InputRequest) -> bool:
 
 
 def _to_link(request: types.ElicitRequest, url: str) -> types.ElicitRequest:
-    """Return the request that sends the user to a page with the question ``request``."""
     params = request.params
     linked = types.ElicitRequestURLParams(
         message=params.message, url=url, elicitation_id=digest(url), _meta=params.meta

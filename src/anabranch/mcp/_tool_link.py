@@ -41,8 +41,6 @@ PAUSE: Final = 5.0
 
 
 class ToolList:
-    """The tools of the server at ``place`` by name, in the server's order."""
-
     def __init__(self, place: str) -> None:
         self.tools: dict[str, types.Tool] = {}
         self._place = place
@@ -56,7 +54,6 @@ class ToolList:
             self._changed.set()
 
     async def read(self, client: Client) -> None:
-        """Read the list of tools from the server."""
         try:
             listed = await list_tools(client)
         except MCPError as error:
@@ -80,7 +77,6 @@ class ToolList:
         self.tools = fit
 
     async def follow(self, client: Client) -> NoReturn:
-        """Read the list again whenever the server reports a change, until cancelled."""
         listening = asyncio.create_task(self._listen(client))
         try:
             while True:
@@ -140,7 +136,6 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is open, and must be closed."""
         return self._task is not None and not self._task.done()
 
     @property

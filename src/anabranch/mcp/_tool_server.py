@@ -50,7 +50,6 @@ class ToolServer:
         self._connecting = asyncio.Lock()
 
     async def open(self) -> str:
-        """Connect, and return the server's name."""
         info = (await self._connected()).client.server_info
         return info.name if info is not None else ""
 

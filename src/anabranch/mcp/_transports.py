@@ -72,8 +72,6 @@ def command_of(server: str, env: Mapping[str, str] | None = None) -> StdioServer
 
 
 class _Reopened(Transport):
-    """The base of transports that hold resources until their connection closes."""
-
     def __init__(self) -> None:
         self._stack: AsyncExitStack = AsyncExitStack()
 
@@ -163,7 +161,6 @@ class Started(_Reopened):
             return await self._stack.enter_async_context(process)
 
     async def last_words(self) -> str:
-        """Return the last line that the process has written to stderr, or ""."""
         if self._reader is not None:
             await anyio.to_thread.run_sync(self._reader.join, SOON)
         return self._said[-1] if self._said else ""
@@ -189,7 +186,6 @@ def keyed_meta(key: str) -> types.RequestParamsMeta:
 
 
 def takes_key(tool: types.Tool) -> bool:
-    """Return whether the server repeats the reply of ``tool`` to a keyed request."""
     return (tool.meta or {}).get(TAKES_KEY_META) is True
 
 
@@ -204,7 +200,6 @@ def is_lost(error: BaseException | None) -> bool:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the errors in an exception group, or the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from causes(inner)
@@ -220,7 +215,6 @@ class Remembering(Forwarding):
         self._answers: dict[tuple[str, str], Any] = {}
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Return the model's earlier answer to this step, or ask the model."""
         asked = (step_id, request.model_dump_json())
         if asked not in self._answers or not step_id:
             self._answers[asked] = await super().sample(request, step_id=step_id)
@@ -228,7 +222,6 @@ class Remembering(Forwarding):
         return reply
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Return the user's earlier answer to this step, or ask the user."""
         asked = (step_id, request.model_dump_json())
         if asked not in self._answers or not step_id:
             self._answers[asked] = await super().elicit(request, step_id=step_id)

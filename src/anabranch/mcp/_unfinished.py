@@ -85,7 +85,6 @@ def is_unfinished(structured: JsonValue) -> bool:
 
 
 def with_unfinished(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the output schema of a tool, with the variant for an unfinished call."""
     variants = [{"required": schema["required"]}, {"required": [UNFINISHED]}]
     rest = {name: value for name, value in schema.items() if name != "required"}
     return {
@@ -96,7 +95,6 @@ def with_unfinished(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> Unfinished:
-    """Return the result that names the tool to continue a call after too many rounds of questions."""
     space, own = _names(call, called)
     text = (
         f"{space}{call.tool.name} is not done: {SLEEPS if asleep else ASKS_MORE}"

@@ -63,7 +63,6 @@ class Asks:
         return isinstance(method, ContextMethod) and method.name != "converse"
 
     def follow_contexts(self, function: Function, call: ast.Call, scope: Scope) -> None:
-        """Record the parameters of ``function`` that receive a context from ``call``."""
         given = [*zip(_parameters(function), call.args, strict=False)]
         given += [(keyword.arg or "", keyword.value) for keyword in call.keywords]
         for name, value in given:

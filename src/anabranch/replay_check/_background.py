@@ -29,7 +29,6 @@ _WITH = (ast.With, ast.AsyncWith)
 
 class Background(Part):
     def check_call(self, call: ast.Call) -> None:
-        """Report background work in a function that asks: a task without steps, or a client."""
         scope, started = self._scope, self._started(call)
         if started and not self._is_durable(started) and self._asks.first(scope.body, scope):
             self._emit(RULE, call)
@@ -49,12 +48,10 @@ class Background(Part):
     visit_AsyncWith = visit_With
 
     def _check_client(self, entered: ast.expr, during: Sequence[ast.AST]) -> None:
-        """Report a client whose tasks run while a question is open."""
         if self._opens_client(entered, self._scope) and self._asks.first(during, self._scope):
             self._emit(RULE, entered)
 
     def _opens_client(self, entered: ast.expr, scope: Scope, seen: tuple[Value, ...] = ()) -> bool:
-        """Return whether ``entered`` opens a client, directly or through a helper."""
         if CLIENTS.fullmatch(self._values.external(entered, scope)):
             return True
         value = self._values.of(entered, scope)
@@ -71,7 +68,6 @@ class Background(Part):
         )
 
     def _started(self, call: ast.Call) -> ast.expr | None:
-        """Return the coroutine that ``call`` starts in a task, or ``None``."""
         name = self._values.external(call.func, self._scope)
         if call.args and STARTS.fullmatch(name):
             return call.args[0]

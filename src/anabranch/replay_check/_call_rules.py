@@ -172,7 +172,6 @@ def _is_verb(name: str, packages: frozenset[str], verbs: frozenset[str]) -> bool
 
 
 def rule_of_unknown(function: ast.expr) -> str | None:
-    """Return the rule against calling a method of an object of unknown type, by its name."""
     if not isinstance(function, ast.Attribute) or function.attr not in CERTAIN:
         return None
     receiver = function.value

@@ -105,7 +105,6 @@ def _asked(first: dict[str, Ask], second: dict[str, Ask]) -> Iterator[_Differenc
 
 
 def _apart(one: Ask, other: Ask) -> tuple[str, ...]:
-    """Return the differing fields of two requests as two texts; equal texts if there are none."""
     if one.kind != other.kind:
         return one.kind, other.kind
     left, right = _request(one), _request(other)

@@ -65,8 +65,6 @@ MUTATORS = frozenset({
 
 
 class Mutations(Part):
-    """Reports assignments and method calls that change globals or the tool."""
-
     def visit_Assign(self, node: ast.Assign) -> None:
         for target in node.targets:
             self._check_target(target, node)
@@ -87,7 +85,6 @@ class Mutations(Part):
         self.generic_visit(node)
 
     def check_call(self, call: ast.Call) -> None:
-        """Check a call of a method that changes a container."""
         match call.func:
             case ast.Attribute(changed, name) if name in MUTATORS:
                 if self._values.external(changed, self._scope) in CONTAINERS:

@@ -60,8 +60,6 @@ async def check_replay(
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The findings of a check, and the last run; no run if the check ended before the tool."""
-
     findings: list[Finding]
     last: Run | None
 

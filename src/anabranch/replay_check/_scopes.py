@@ -64,7 +64,6 @@ class Scope:
 
     @property
     def body(self) -> Sequence[ast.stmt | ast.expr]:
-        """The statements in the scope; for a lambda, its expression."""
         body = self.node.body
         return [body] if isinstance(body, ast.expr) else body
 
@@ -79,7 +78,6 @@ class Scope:
         self.bindings.setdefault(name, []).append(binding)
 
     def find(self, name: str) -> tuple[Scope, Sequence[Binding]] | None:
-        """Return the scope that binds ``name`` for this scope, with the bindings, or ``None``."""
         scope: Scope | None = self
         while scope is not None:
             visible = scope is self or not scope.of_class

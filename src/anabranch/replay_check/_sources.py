@@ -45,7 +45,6 @@ class Module:
         return self.scopes[self.tree]
 
     def absolute(self, name: str, level: int) -> str:
-        """Return the full name of the module that an import in this module names."""
         if not level:
             return name
         package = self.package.split(".")
@@ -61,7 +60,6 @@ class Module:
         return isinstance(node, ast.stmt) and node.lineno in self._safe
 
     def function(self, code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef:
-        """Return the definition that ``code`` was compiled from, or raise ``NoSourceError``."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 starts = {node.lineno, *(decorator.lineno for decorator in node.decorator_list)}
@@ -87,7 +85,6 @@ class Library:
         self._root = Path(path).resolve().parents[package.count(".") + 1 if package else 0]
 
     def module(self, name: str) -> Module | None:
-        """Return a module of the tool's own package, or ``None`` for any other."""
         if name not in self._modules:
             self._modules[name] = self._read(name)
         return self._modules[name]

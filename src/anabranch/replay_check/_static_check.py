@@ -76,13 +76,11 @@ def body_of(tool: Tool[Any]) -> FunctionType:
 
 
 def place_of(tool: Tool[Any]) -> tuple[str, int]:
-    """Return the file and the line where a tool's body begins."""
     code = body_of(tool).__code__
     return inspect.getsourcefile(code) or code.co_filename, code.co_firstlineno
 
 
 def _class_of(tool: Tool[Any], library: Library, body: Scope) -> Class | None:
-    """Return the class of a tool, or the class that its body is defined in."""
     module = library.module(type(tool).__module__)
     scopes = module.scopes.values() if module is not None else ()
     wanted = type(tool).__qualname__

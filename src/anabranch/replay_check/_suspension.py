@@ -70,7 +70,6 @@ class Suspension(Part):
     visit_AsyncWith = visit_With
 
     def check_call(self, call: ast.Call) -> None:
-        """Report timeouts around questions, and questions that start in the order of a set."""
         name = self._values.external(call.func, self._scope)
         has_timeout = any(keyword.arg == "timeout" for keyword in call.keywords)
         limited = name == "asyncio.wait_for" or (name == "asyncio.wait" and has_timeout)

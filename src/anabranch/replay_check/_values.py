@@ -58,7 +58,6 @@ class Values:
         self._asked: set[tuple[Scope, str]] = set()
 
     def of(self, node: ast.expr, scope: Scope) -> Value:  # noqa: PLR0911 - one for each kind
-        """Return the value of ``node`` in ``scope``, or ``None`` if unknown."""
         match node:
             case ast.Name():
                 return self._of_name(node.id, scope)
@@ -85,7 +84,6 @@ class Values:
         return value.name if isinstance(value, External) else ""
 
     def of_annotation(self, node: ast.expr | None, scope: Scope) -> Value:  # noqa: PLR0911 - one for each kind
-        """Return the kind of a value with this annotation."""
         match node:
             case ast.Constant(value=str(text)):
                 try:
@@ -217,7 +215,6 @@ class Values:
                 return None
 
     def _in_class(self, cls: Class, name: str, owner: Class) -> Value:
-        """Return an attribute of a class, from its body or from the bodies of its bases."""
         if name in cls.scope.bindings:
             value = self._of_name(name, cls.scope)
             if isinstance(value, Function):

@@ -63,8 +63,6 @@ class _RoundClaims(Claims):
 
 @dataclass(frozen=True, slots=True)
 class _Replies:
-    """Converts the open questions of a round to an unsealed ``Asked``, and to the stored form."""
-
     journal: Journal
     kind: str = "run_round"
 
@@ -325,7 +323,6 @@ class Rounds:
         state: str,
         principal: str,
     ) -> tuple[Journal, dict[str, dict[str, Any]]]:
-        """Return the journal of a state, and the schemas of its open forms."""
         claims = self._sealer.open_as(_RoundClaims, state, principal)
         if claims.tool != tool.name or claims.called != digest(tool.to_json(arguments)):
             raise self._sealer.refused("tool or arguments")

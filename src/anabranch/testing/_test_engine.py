@@ -96,7 +96,6 @@ class _Worker:
     advance: Advance
 
     def takes(self, wake: Wake) -> bool:
-        """Return whether the worker has the tool in the version that the wake names."""
         return wake.tool in self.tools and wake.version in {"", self.tools[wake.tool]}
 
     async def run(self, wake: Wake) -> None:
@@ -210,7 +209,6 @@ class TestEngine:
         return random
 
     def _coming(self, wake: Wake) -> Wake | None:
-        """Return the wake with its delay, or ``None`` if it is lost."""
         if self._happens("drop", wake.call, wake.turn) is not None:
             return None
         late = self._happens("delay", wake.call, wake.turn)

@@ -29,7 +29,6 @@ def code_version(tools: Iterable[Tool[Any]], given: str | None = None) -> str:
 
 
 def checked_version(version: str) -> str:
-    """Return ``version``, or raise ``ValueError`` if it is no valid version of code."""
     if not _WELL_FORMED.fullmatch(version):
         raise ValueError(
             f"A version of the code is 1 to 100 letters, digits, '.', '_', '+' or '-', and begins"
@@ -39,7 +38,6 @@ def checked_version(version: str) -> str:
 
 
 def _sources(tool: Tool[Any]) -> Iterable[str]:
-    """Yield the text of each readable file that defines a part of ``tool``."""
     kinds: tuple[type[Any], ...] = type(tool).__mro__
     modules = [each.__module__ for each in kinds]
     classes = kinds[: modules.index(Tool.__module__)]

@@ -14,14 +14,12 @@ _A_TOOL = "an async function decorated with @tool, or an instance of a HandoffTo
 
 
 def has_methods(given: object, *names: str) -> bool:
-    """Return whether ``given`` is an object, and no class, that has all these methods."""
     return not isinstance(given, type) and all(
         callable(getattr(given, name, None)) for name in names
     )
 
 
 def require_tool(where: str, given: object) -> None:
-    """Raise a ``TypeError`` unless ``given``, an argument of ``where``, is a tool."""
     if not isinstance(given, Tool):
         raise wrong_kind(where, f"a tool, {_A_TOOL}", given)
 

@@ -45,14 +45,12 @@ class Runtime:
 
 
 def new_journal(runtime: Runtime, call_id: str = "") -> Journal:
-    """Return the journal of a call that begins now, named ``call_id`` if given."""
     # Rounded to milliseconds, since every state carries the number.
     started = round(runtime.clock.now(), 3)
     return Journal(call_id or runtime.ids.call_id(), started, secret=runtime.ids.secret())
 
 
 def patience_of(runtime: Runtime, tool: Tool[Any]) -> float | None:
-    """Return the seconds that a round of ``tool`` may work during an open ask, if limited."""
     return min(filter(None, (runtime.patience, tool.patience)), default=None)
 
 

@@ -148,7 +148,6 @@ class Parameters:
     @staticmethod
     @EXIT_AS_ERROR
     def to_json(arguments: Mapping[str, Any]) -> str:
-        """Return validated arguments as JSON, which :meth:`validate` accepts again."""
         given = arguments.given if isinstance(arguments, _Read) else None
         shown = dict(arguments) if given is None else given
         return to_json(encodable(shown), by_alias=True).decode()

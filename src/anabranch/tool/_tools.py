@@ -329,7 +329,6 @@ class HandoffTool(Tool[Any]):
 
 
 def _declared(cls: type) -> list[Elicitation[Any]]:
-    """Return the elicitations in the bodies of ``cls`` and its bases, each once."""
     found: list[Elicitation[Any]] = []
     for attribute in dir(cls):
         value = inspect.getattr_static(cls, attribute, None)
@@ -343,7 +342,6 @@ def _snake_case(name: str) -> str:
 
 
 def _not_a_function(fn: object) -> str:
-    """Return the reason why ``fn`` cannot be a tool's function, and the remedy."""
     name = getattr(fn, "__name__", type(fn).__name__)
     if isinstance(fn, str):
         return f"@tool({fn!r}) gives no name. Write `@tool(name={fn!r})`."

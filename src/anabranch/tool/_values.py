@@ -25,8 +25,6 @@ _SCALARS = {str, bool, int, type(None)}
 
 
 class ReturnValue:
-    """The value of a tool whose body has this return ``annotation``."""
-
     def __init__(self, annotation: Any) -> None:  # noqa: ANN401 - any annotation of an author
         self._annotation = annotation
 
@@ -65,7 +63,6 @@ class _UnreadableFileError(Exception):
 
 
 def _unwritable(value: object) -> str | None:
-    """Return the reason why ``value`` cannot be JSON or a file; ``None`` if it can."""
     if type(value) in _SCALARS and number_problem(value) is None:
         return None
     try:

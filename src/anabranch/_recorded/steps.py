@@ -18,8 +18,6 @@ from anabranch._recorded.shapes import RecordedStep, UndoState
 from anabranch.errors import error_from_json
 from anabranch.messages import Usage
 
-_CHANGED = "refused: the question changed after the user saw it, and is asked again"
-
 
 def error_text(error: Mapping[str, Any] | None) -> str:
     if error is None:
@@ -158,7 +156,7 @@ class Steps:
 
 def _error_of(entry: Entry) -> str | None:
     if entry.kind == REFUSED:
-        return _CHANGED
+        return "refused: the question changed after the user saw it, and is asked again"
     return None if entry.error is None else error_text(entry.error)
 
 

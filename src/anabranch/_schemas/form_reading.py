@@ -89,7 +89,11 @@ class FormReader:
             if key not in schema:
                 continue
             variants = [self._flattened(each) for each in _list(schema.pop(key))]
-            variants = [each for each in variants if not _is_null(each)]
+            variants = [
+                each
+                for each in variants
+                if each.get("type") != "null" and each.get("const", ...) is not None
+            ]
             if variants and all(self._choices(each) for each in variants):
                 schema[key] = variants
             elif variants:
@@ -148,10 +152,6 @@ def _implied(schema: Schema, items: object) -> str:
         return "object"
     bounds = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
     return "number" if any(key in schema for key in bounds) else "string"
-
-
-def _is_null(variant: Schema) -> bool:
-    return variant.get("type") == "null" or variant.get("const", ...) is None
 
 
 def _rank(kind: object) -> int:

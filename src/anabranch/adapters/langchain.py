@@ -41,8 +41,6 @@ from anabranch.messages import (
 from anabranch.rounds import Returned, Rounds
 from anabranch.tool import Tool
 
-_CHOICES = {"required": "any", "auto": "auto"}
-
 
 class ChatModelSampler:
     """Answers samples with a ``BaseChatModel``; preferences for other models are ignored."""
@@ -89,7 +87,7 @@ class ChatModelSampler:
             }
             for each in request.tools
         ]
-        choice = _CHOICES.get(request.tool_choice or "auto", "auto")
+        choice = "any" if request.tool_choice == "required" else "auto"
         return self._model.bind_tools(tools, tool_choice=choice)
 
     def _messages(self, message: Message) -> list[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_MODULE = "anabranch.errors"
 _REQUIRED = object()
 _rebuilders: dict[str, Callable[..., AnabranchError]] = {}
 
@@ -17,7 +16,7 @@ class AnabranchError(Exception):
         super().__init_subclass__()
         # An author's subclass cannot be rebuilt by its name, nor can one without named facts.
         named = cls.__dict__.keys() & {"__init__", "__annotations__"}
-        if recordable and named and cls.__module__ == _MODULE:
+        if recordable and named and cls.__module__ == "anabranch.errors":
             _rebuilders[cls.__name__] = cls
 
     def __init__(self, message: str, /, **facts: object) -> None:

@@ -193,7 +193,6 @@ def _text(text: str) -> str:
     return escape(printable(text), quote=True)
 
 
-ROUTE: Final = "/ask/{token}"
 FORM: Final = "application/x-www-form-urlencoded"
 LARGEST: Final = 256 * 1024
 """Maximum bytes of a sent form."""
@@ -227,7 +226,7 @@ class AskLinks:
     sealer: Sealer
 
     def offer(self, server: OffersRoutes) -> None:
-        server.custom_route(ROUTE, ["GET", "POST"])(self.serve)
+        server.custom_route("/ask/{token}", ["GET", "POST"])(self.serve)
 
     async def make(self, tool: str, state: str, step_id: str) -> str:
         short = await self.calls.stored.shortened(state)

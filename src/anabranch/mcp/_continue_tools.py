@@ -21,11 +21,6 @@ from anabranch.mcp._serving import Chain, Serving, sendable
 from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
 from anabranch.tool import Parameters, ToolAnnotations
 
-NO_CALL = (
-    "This handle names no call that can continue: it is invalid or expired, or its questions are"
-    " answered. Use the handle of the latest result, or call the tool again."
-)
-
 Handle = Annotated[str, Field(description="The handle in the earlier result.")]
 
 
@@ -102,7 +97,11 @@ class ContinueTool:
                 return await self._reopen(call, serving)
             return await serving.run_rounds(call, answers, Chain(call.journal.rounds, marks=True))
         except InvalidTokenError as refusal:
-            raise ToolError(NO_CALL) from refusal
+            raise ToolError(
+                "This handle names no call that can continue: it is invalid or expired, or its"
+                " questions are answered. Use the handle of the latest result, or call the tool"
+                " again."
+            ) from refusal
 
     async def _reopen(self, call: OpenCall, serving: Serving) -> object:
         """Ask all questions that are open now, also those newer than the handle."""

@@ -62,9 +62,9 @@ class Installation:
         )
         sealer = sealer_of(options, audience, HANDLES)
         self.service: Service = Service(
-            calls,
-            Handles(calls, {tool.name: tool for tool in tools}, sealer),
-            options.sampler,
+            calls=calls,
+            handles=Handles(calls, {tool.name: tool for tool in tools}, sealer),
+            sampler=options.sampler,
             prefer_client=options.sampler_mode == "prefer-client",
             heartbeat=options.heartbeat,
             continues=options.continue_calls and options.store is not None,

@@ -50,26 +50,18 @@ STEP = 2.0**-20
 
 def to_params(ask: Ask) -> dict[str, Any]:
     request: SampleRequest | ElicitRequest | UrlRequest = ask.request
+    params: dict[str, Any] = request.wire()
     if isinstance(request, SampleRequest):
-        return encodable(_sampling_params(request))
-    if isinstance(request, ElicitRequest):
-        return encodable(_form_params(request))
-    return encodable({"mode": "url", **request.wire()})
-
-
-def _form_params(request: ElicitRequest) -> dict[str, Any]:
-    params = {"message": request.message, "requestedSchema": dict(request.requested_schema)}
-    if request.context is not None:
-        params["_meta"] = {CONTEXT_META: request.context}
-    return params
-
-
-def _sampling_params(request: SampleRequest) -> dict[str, Any]:
-    params = request.wire()
-    params["messages"] = [_message(message) for message in request.messages]
-    if request.tool_choice is not None:
-        params["toolChoice"] = {"mode": request.tool_choice}
-    return params
+        params["messages"] = [_message(message) for message in request.messages]
+        if request.tool_choice is not None:
+            params["toolChoice"] = {"mode": request.tool_choice}
+    elif isinstance(request, ElicitRequest):
+        params = {"message": request.message, "requestedSchema": dict(request.requested_schema)}
+        if request.context is not None:
+            params["_meta"] = {CONTEXT_META: request.context}
+    else:
+        params["mode"] = "url"
+    return encodable(params)
 
 
 def _message(message: Message) -> dict[str, Any]:

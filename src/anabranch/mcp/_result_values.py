@@ -71,11 +71,11 @@ def wrapped_for_sdk(annotation: Any) -> Any:  # noqa: ANN401 - any annotation
 def converter_to(annotation: object) -> Callable[[object], object]:
     """Return a function that converts a value to ``annotation``, as the SDK does and FastMCP does not."""
     if not _has_schema(annotation):
-        return _unchanged
+        return unchanged
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(cast("Any", annotation))
     except PydanticUserError:
-        return _unchanged
+        return unchanged
     reader = repeatable(adapter.core_schema, adapter.validator)
 
     def convert(value: object) -> object:
@@ -87,7 +87,7 @@ def converter_to(annotation: object) -> Callable[[object], object]:
     return convert
 
 
-def _unchanged(value: object) -> object:
+def unchanged(value: object) -> object:
     return value
 
 

@@ -33,6 +33,7 @@ from anabranch.mcp._request import McpRequest
 from anabranch.mcp._result_values import (
     function_returning,
     list_as_one,
+    unchanged,
     with_files,
     wrapped_for_sdk,
 )
@@ -151,7 +152,7 @@ class SdkTool(HostTool, BaseTool):
             )
         except ValueError as error:  # no request: the server's author has called the tool
             raise CallFailedError(None) from error
-        convert = self._converted if convert_result else _unchanged
+        convert = self._converted if convert_result else unchanged
         done = await self._answer(arguments, request, convert, ToolError, ResourceError)
         if isinstance(done, Unfinished):
             text = TextContent(type="text", text=done.text)
@@ -163,10 +164,6 @@ class SdkTool(HostTool, BaseTool):
             list_as_one(with_files(value))
         )
         return result
-
-
-def _unchanged(value: object) -> object:
-    return value
 
 
 class Sagas(Extension):

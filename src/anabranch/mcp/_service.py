@@ -18,7 +18,6 @@ from anabranch._engine import Journal
 from anabranch._sealing import SagaClaims, Sealer
 from anabranch.errors import CallExpiredError, InvalidTokenError
 from anabranch.mcp._ask_page import AskLinks
-from anabranch.mcp._defaults import HEARTBEAT
 from anabranch.mcp._eras import Heartbeat
 from anabranch.mcp._protocol import TAKES_KEY_META
 from anabranch.mcp._request import McpRequest
@@ -62,11 +61,7 @@ class Handles:
         return OpenCall(tool, tool.validate(arguments), journal)
 
 
-def _nothing() -> None:
-    """Do nothing before a call, because there is no store."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """The shared parts of all tools of one installation.
 
@@ -76,14 +71,14 @@ class Service:
 
     calls: CallService
     handles: Handles
-    sampler: Sampler | None = None
-    prefer_client: bool = False
-    heartbeat: float | None = HEARTBEAT
-    continues: bool = False
-    asks_by_result: bool = False
-    links: AskLinks | None = None
-    on_call: Callable[[], None] = _nothing
-    max_request: int | None = None
+    sampler: Sampler | None
+    prefer_client: bool
+    heartbeat: float | None
+    continues: bool
+    asks_by_result: bool
+    links: AskLinks | None
+    on_call: Callable[[], None]
+    max_request: int
 
     def by_rounds(self, request: McpRequest) -> bool:
         """Return whether a call runs by rounds; a live call waits in the process for answers."""

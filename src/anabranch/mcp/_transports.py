@@ -13,10 +13,10 @@ import shlex
 import threading
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, TypeVar, cast
 
 import anyio.to_thread
 import httpx2
@@ -25,6 +25,7 @@ from mcp import MCPError, StdioServerParameters
 from mcp.client import Transport
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from pydantic import BaseModel
 
 from anabranch._asking import Answerer, Forwarding
 from anabranch._text import printable_line
@@ -38,6 +39,8 @@ from anabranch.messages import (
 )
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
+
+R = TypeVar("R")
 
 COMMAND: Final = "command:"
 UNAUTHORIZED: Final = 401
@@ -215,15 +218,14 @@ class Remembering(Forwarding):
         self._answers: dict[tuple[str, str], Any] = {}
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        asked = (step_id, request.model_dump_json())
-        if asked not in self._answers or not step_id:
-            self._answers[asked] = await super().sample(request, step_id=step_id)
-        reply: SampleReply = self._answers[asked]
-        return reply
+        return await self._once(super().sample, request, step_id)
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
+        return await self._once(super().elicit, request, step_id)
+
+    async def _once(self, ask: Callable[..., Awaitable[R]], request: BaseModel, step_id: str) -> R:
         asked = (step_id, request.model_dump_json())
         if asked not in self._answers or not step_id:
-            self._answers[asked] = await super().elicit(request, step_id=step_id)
-        reply: ElicitReply = self._answers[asked]
+            self._answers[asked] = await ask(request, step_id=step_id)
+        reply: R = self._answers[asked]
         return reply

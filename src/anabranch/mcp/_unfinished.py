@@ -24,20 +24,6 @@ if TYPE_CHECKING:
 CONTINUE_CALL: Final = "continue_call"
 ANSWER_QUESTIONS: Final = "answer_questions"
 
-ASK_THE_USER = (
-    "Ask the user each question below and wait for the reply: do not answer for the user, and do not"
-    " guess."
-)
-
-ASKS_MORE = "it needs more answers than one request may ask for."
-SLEEPS = "it sleeps longer than one request may wait."
-
-BY_LINK = (
-    "Better, give the user the link below each question; once the user has answered there, call the"
-    " same tool with call alone."
-)
-
-
 UNFINISHED: Final = "unfinished"
 VARIANT: Final[dict[str, Any]] = {
     "type": "object",
@@ -96,8 +82,11 @@ def with_unfinished(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> Unfinished:
     space, own = _names(call, called)
+    reason = "needs more answers than one request may ask for"
+    if asleep:
+        reason = "sleeps longer than one request may wait"
     text = (
-        f"{space}{call.tool.name} is not done: {SLEEPS if asleep else ASKS_MORE}"
+        f"{space}{call.tool.name} is not done: it {reason}."
         f" All answers are stored. Call the tool {space}{CONTINUE_CALL} with"
         f" call={handle!r} to continue exactly where it stopped."
     )
@@ -120,12 +109,18 @@ def open_questions(
     }
     first = next(iter(requests))
     text = (
-        f"{space}{call.tool.name} is not done: it needs answers from the user. {ASK_THE_USER} Then"
+        f"{space}{call.tool.name} is not done: it needs answers from the user. Ask the user each"
+        " question below and wait for the reply: do not answer for the user, and do not guess. Then"
         f" call the tool {space}{ANSWER_QUESTIONS} with call={handle!r} and the answers, one object"
         f' for each question: {{"question": {json.dumps(first)}, "action": "accept", "content":'
         ' {…}}. If the user declines, give "action": "decline" without content; if the user'
-        ' wants to stop, "action": "cancel".' + (f" {BY_LINK}" if links else "")
+        ' wants to stop, "action": "cancel".'
     )
+    if links:
+        text += (
+            " Better, give the user the link below each question; once the user has answered there,"
+            " call the same tool with call alone."
+        )
     texts = [_question(step_id, params, links.get(step_id)) for step_id, params in asked.items()]
     details = [_details(step_id, params, links.get(step_id)) for step_id, params in asked.items()]
     tool = f"{space}{ANSWER_QUESTIONS}"

@@ -29,8 +29,6 @@ UNORDERED = re.compile(
 PASSING = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "map", "filter", "zip"})
 """Builtins that preserve the order of their argument, so that a set in them stays unordered."""
 
-Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-
 
 class Suspension(Part):
     def visit_Try(self, node: ast.Try | ast.TryStar) -> None:
@@ -85,7 +83,9 @@ class Suspension(Part):
         self._check_order(node.iter, node.body)
         self.generic_visit(node)
 
-    def visit_ListComp(self, node: Comprehension) -> None:
+    def visit_ListComp(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    ) -> None:
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         for generator in node.generators:
             self._check_order(generator.iter, parts)

@@ -149,11 +149,6 @@ AnswerLike: TypeAlias = (
 An :class:`anabranch.AnswerError` means that the answering side has failed; the tool gets a ``StepFailed``.
 """
 
-_FORM_REPLY = (
-    'it must be {"action": "accept", "content": {…}}, {"action": "decline"} or {"action": "cancel"}'
-)
-_PAGE_REPLY = 'it must be {"action": "accept"}, {"action": "decline"} or {"action": "cancel"}'
-
 
 @dataclass(eq=False, repr=False)
 class InvalidAnswerError(AnabranchError, recordable=False):
@@ -230,7 +225,11 @@ def _read(step_id: str, kind: str, given: object) -> ElicitReply | SampleReply:
     try:
         return (SampleReply if kind == "sample" else ElicitReply).model_validate(given)
     except ValidationError as error:
-        wanted = _FORM_REPLY if kind == "elicit" else _PAGE_REPLY
+        content = ', "content": {…}' if kind == "elicit" else ""
+        wanted = (
+            f'it must be {{"action": "accept"{content}}}, {{"action": "decline"}} or'
+            ' {"action": "cancel"}'
+        )
         if kind == "sample":
             wanted = f"it is not a model's reply ({describe(error)})"
         raise InvalidAnswerError(step_id, wanted) from error

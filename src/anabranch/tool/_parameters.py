@@ -27,8 +27,6 @@ from anabranch._schemas import as_meant
 from anabranch._text import encodable, number_problem
 from anabranch.errors import InvalidArgumentsError
 
-_NO_MAPPING = "They must be a mapping of names to values; read JSON text with json.loads"
-
 
 class _Read(dict[str, Any]):
     """Validated arguments.
@@ -97,7 +95,8 @@ class Parameters:
     @EXIT_AS_ERROR
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
-            raise InvalidArgumentsError(self._tool_name, {"arguments": _NO_MAPPING})
+            problem = "They must be a mapping of names to values; read JSON text with json.loads"
+            raise InvalidArgumentsError(self._tool_name, {"arguments": problem})
         wrong = {name: number_problem(value) for name, value in arguments.items()}
         if problems := {name: problem for name, problem in wrong.items() if problem}:
             raise InvalidArgumentsError(self._tool_name, problems)

@@ -1,4 +1,4 @@
-"""A runtime on which a wait is misread is refused before the first call runs."""
+"""The canary refuses, before the first call, a runtime on which the engine misreads a wait."""
 
 import asyncio
 import platform
@@ -24,7 +24,7 @@ from tests.patience import PATIENCE
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
 try:
     import uvloop
-except ImportError:  # there is no uvloop for Windows
+except ImportError:  # uvloop does not exist for Windows
     pass
 else:
     LOOPS["uvloop"] = uvloop.new_event_loop
@@ -32,7 +32,7 @@ else:
 
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process in which no call has run."""
+    """Make this process one in which no call has run."""
     monkeypatch.setattr(canary, "_supported", set[object]())
 
 
@@ -46,15 +46,15 @@ async def refusal() -> UnsupportedRuntimeError:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_every_wait_is_read_correctly_here(loop: str) -> None:
-    """The workflow runs this on every Python that is supported."""
+def test_every_wait_is_read_correctly_on_this_python(loop: str) -> None:
+    """The workflow runs this test on every supported Python."""
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(check_support())
 
 
 def test_every_wait_is_read_correctly_where_tasks_start_eagerly() -> None:
     with asyncio.Runner() as runner:
-        # Python 3.12 and newer; before, there is no such factory to set.
+        # Python 3.11 has no eager task factory.
         runner.get_loop().set_task_factory(getattr(asyncio, "eager_task_factory", None))
         runner.run(check_support())
 
@@ -118,7 +118,7 @@ READERS: list[tuple[ModuleType, str, Callable[[object], object], str]] = [
 
 
 @pytest.mark.parametrize(("module", "name", "stub", "problem"), READERS)
-async def test_a_runtime_that_a_reader_cannot_read_is_refused(
+async def test_a_runtime_with_an_unreadable_wait_is_refused(
     module: ModuleType,
     name: str,
     stub: Callable[[object], object],
@@ -150,11 +150,11 @@ RENAMED: list[tuple[str, object, str]] = [
     ("_ASYNC_LIBRARIES", "anyio", "anyio.Lock"),
     ("_ASYNC_LIBRARIES", "asyncio", "asyncio.Event"),
 ]
-"""Names of asyncio and anyio, and a wait that is misread where the library has changed one."""
+"""Names in asyncio and anyio, each with a wait that is misread if the library renames it."""
 
 
 @pytest.mark.parametrize(("table", "name", "wait"), RENAMED, ids=str)
-async def test_a_runtime_that_has_renamed_something_is_refused(
+async def test_a_runtime_with_a_renamed_internal_is_refused(
     table: str, name: object, wait: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known: set[object] = getattr(waits, table)
@@ -163,8 +163,8 @@ async def test_a_runtime_that_has_renamed_something_is_refused(
     assert f"{wait} was read as" in str(await refusal())
 
 
-async def test_every_name_that_is_looked_for_is_renamed_above() -> None:
-    """Those that only some versions of Python have stand beside."""
+async def test_the_renaming_test_covers_every_name() -> None:
+    """Names that only some versions of Python have are listed separately."""
     of_some_versions = {
         ("_WAIT_FUNCTIONS", "wait_for"),
         ("_GROUP_EXITS", ("asyncio.taskgroups", "__aexit__")),
@@ -175,7 +175,7 @@ async def test_every_name_that_is_looked_for_is_renamed_above() -> None:
     assert looked_for == {(table, name) for table, name, _ in RENAMED} | of_some_versions
 
 
-async def test_a_name_of_some_versions_is_needed_where_it_is_used(
+async def test_a_name_of_some_python_versions_is_needed_where_it_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     anyios = {("anyio._backends._asyncio", "__aexit__")}
@@ -199,7 +199,7 @@ async def test_the_refusal_names_the_runtime_and_every_wait_that_was_misread(
 
 
 @pytest.mark.parametrize("loop", sorted(LOOPS.keys() - {"asyncio"}))
-def test_the_refusal_names_the_version_of_a_loop_that_is_not_asyncios(
+def test_the_refusal_names_the_version_of_a_foreign_loop(
     loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waits, "waiter_of", nothing)
@@ -208,7 +208,7 @@ def test_the_refusal_names_the_version_of_a_loop_that_is_not_asyncios(
     assert f"{loop} {version(loop)}" in error.runtime
 
 
-async def test_no_body_runs_on_a_runtime_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_body_runs_on_a_refused_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 
     @tool
@@ -216,7 +216,7 @@ async def test_no_body_runs_on_a_runtime_that_is_refused(monkeypatch: pytest.Mon
         ran.append(ctx.path)
 
     monkeypatch.setattr(waits, "children_of", none_of_them)
-    for _ in range(2):  # a refusal is not forgotten
+    for _ in range(2):  # the second call gets the same refusal
         with pytest.raises(UnsupportedRuntimeError, match=r"asyncio\.gather"):
             await run_tool(book, {}, MockClient())
     assert ran == []
@@ -238,13 +238,15 @@ async def test_the_refusal_shows_asyncios_own_call_graph_where_it_has_one(
     assert (await refusal()).__notes__ == ["* Task(name='Task-7', id=0x7f)"]
 
 
-async def test_the_refusal_is_whole_without_a_call_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_refusal_is_complete_without_a_call_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr(asyncio, "format_call_graph", raising=False)
     monkeypatch.setattr(waits, "children_of", none_of_them)
     assert not hasattr(await refusal(), "__notes__")
 
 
-def test_a_call_is_refused_where_no_asyncio_loop_runs() -> None:
+def test_a_call_is_refused_without_an_asyncio_loop() -> None:
     with pytest.raises(UnsupportedRuntimeError, match="Run it in a task of asyncio or uvloop"):
         check_support().send(None)
 
@@ -283,8 +285,8 @@ async def everything_has_ended(tasks: set[asyncio.Task[object]], files: set[str]
     assert descriptors() <= files
 
 
-async def test_no_task_thread_or_socket_remains() -> None:
-    await anyio.lowlevel.checkpoint()  # the loop has its own files open
+async def test_the_check_leaves_no_task_thread_or_socket() -> None:
+    await anyio.lowlevel.checkpoint()  # the loop needs its files to be open
     tasks, files = asyncio.all_tasks(), descriptors()
     await check_support()
     await everything_has_ended(tasks, files)
@@ -297,7 +299,7 @@ async def test_a_refusal_leaves_no_task_thread_or_socket(monkeypatch: pytest.Mon
     await everything_has_ended(tasks, files)
 
 
-async def test_calls_that_start_at_once_wait_for_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_simultaneous_calls_wait_for_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
     check = canary._check
 
@@ -311,7 +313,7 @@ async def test_calls_that_start_at_once_wait_for_one_check(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("passes", range(30))
-async def test_a_call_that_is_cancelled_in_its_check_leaves_nothing_and_the_next_one_checks(
+async def test_a_call_cancelled_in_its_check_leaves_nothing_and_the_next_call_checks(
     passes: int,
 ) -> None:
     tasks, files = asyncio.all_tasks(), descriptors()

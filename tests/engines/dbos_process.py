@@ -1,6 +1,6 @@
-"""A check of an engine, with DBOS, in a process of its own: ``python -m tests.engines.dbos_process``.
+"""Runs a check of an engine with DBOS in a separate process: ``python -m tests.engines.dbos_process``.
 
-DBOS is one per process, and what it takes in the moment in which it ends, it leaves behind.
+A process can run one DBOS. A wake that DBOS takes while it ends stays behind.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from tests.suites.engine_samples import OpenEngine
 
 
 async def work(url: str, schema: str) -> None:
-    """Be a worker of one call at a time, which writes the name of each call."""
+    """Work as a worker of one call at a time, which prints the name of each call."""
     engine = DBOSEngine(url, schema=schema)
 
     async def advance(wake: Wake) -> None:

@@ -1,7 +1,7 @@
-"""A chat over DBOS whose tables are restored as they were before: a process for a test.
+"""Tests a chat over DBOS whose tables are restored to an earlier state, in a separate process.
 
-``python -m tests.engines.dbos_restored URL``: it ends with status 0 if all was as it should be. DBOS
-is one for each process, so processes of the chat come one after the other here.
+``python -m tests.engines.dbos_restored URL`` exits with 0 if the test passes. A process can run one
+DBOS, so the processes of the chat run one after the other.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.patience import PATIENCE
 
 SCHEMA = "dbos_restored"
 LATER = 600.0
-"""Seconds after which the last process begins: longer than a run waits before it is called for again."""
+"""Seconds after which the last process starts: longer than a run waits for its next wake."""
 
 DONE: list[str] = []
 
@@ -54,7 +54,7 @@ async def process(
 
 
 async def begin(client: httpx2.AsyncClient, thread: str) -> None:
-    """Send a run to a process that does not work on it."""
+    """Send a run to a process that does not work on runs."""
     await accepted(client, message(f"/note what={thread}", thread=thread, run=thread))
 
 
@@ -74,9 +74,11 @@ def save(url: str) -> None:
 
 
 def restore(url: str) -> None:
-    """Have the tables as they were when they were copied."""
+    """Restore the tables from their copies."""
     with psycopg.connect(url) as connection:
-        connection.execute("SET session_replication_role = replica")  # in any order
+        connection.execute(
+            "SET session_replication_role = replica"
+        )  # allows the tables to be filled in any order
         for table, copy in tables(connection):
             connection.execute(SQL("DELETE FROM {}").format(table))
             columns = SQL(", ").join(
@@ -103,7 +105,8 @@ async def main(url: str) -> None:
     async with process(url, now, concurrency=None) as (front, _):
         await begin(front, "lost")
     restore(url)
-    # At the later time, the upkeep of this process might already have found the run.
+    # Restore at the earlier time: at the later time, this process's upkeep might have found the
+    # run.
     async with process(url, now, concurrency=None) as (_, engine):
         assert await engine.backlog() == Backlog(waiting=1, running=0), "what was lost, is lost"
     async with process(url, later) as (client, engine), asyncio.timeout(PATIENCE):

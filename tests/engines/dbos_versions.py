@@ -1,7 +1,7 @@
-"""A run of a chat over DBOS that waits for a worker of another version: a process for a test.
+"""Tests a chat's run over DBOS that waits for a worker of another version, in a separate process.
 
-``python -m tests.engines.dbos_versions URL``: it ends with status 0 if all was as it should be. DBOS
-is one for each process, so processes of the chat come one after the other here.
+``python -m tests.engines.dbos_versions URL`` exits with 0 if the test passes. A process can run one
+DBOS, so the processes of the chat run one after the other.
 """
 
 import asyncio

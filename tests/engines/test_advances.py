@@ -1,4 +1,4 @@
-"""Advances of a call: what comes while one is in progress is not taken from the queue once more."""
+"""Wakes that arrive during an advance of their call are not taken from the queue again."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from tests.suites.engine_samples import Worker, a_wake
 from tests.telemetry import Collected
 
 
-async def test_wakes_that_came_during_an_advance_are_advanced_once_there() -> None:
+async def test_wakes_during_an_advance_share_one_more_advance() -> None:
     advances, worker = Advances(ManualClock()), Worker(is_open=False)
     first = asyncio.create_task(advances.run_due(a_wake("c", "0"), worker.advance))
     await worker.until_times("c", 1, "it begins")
@@ -23,7 +23,7 @@ async def test_wakes_that_came_during_an_advance_are_advanced_once_there() -> No
     assert [wake.turn for wake in worker.begun] == ["0", "2"]
 
 
-async def test_the_same_wake_that_came_during_an_advance_is_done_and_another_time_is_not() -> None:
+async def test_the_same_wake_during_an_advance_is_done_but_not_another_time() -> None:
     clock = ManualClock()
     advances, worker = Advances(clock), Worker(is_open=False)
     first = asyncio.create_task(advances.run(a_wake("c", "0"), worker.advance))
@@ -35,7 +35,7 @@ async def test_the_same_wake_that_came_during_an_advance_is_done_and_another_tim
 
 
 @pytest.mark.parametrize("error", [ValueError("once"), StoreError("out of reach")])
-async def test_an_advance_that_fails_is_for_later(
+async def test_a_failed_advance_is_left_for_later(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, worker = ManualClock(), Worker()
@@ -48,7 +48,7 @@ async def test_an_advance_that_fails_is_for_later(
     assert (has_sentence, not logged.exc_info) == (isinstance(error, StoreError),) * 2
 
 
-async def test_a_wake_that_fails_is_reported_without_its_caller(collected: Collected) -> None:
+async def test_a_failed_wake_is_reported_without_its_caller(collected: Collected) -> None:
     async def fail(_: Wake) -> None:
         raise ValueError("secret")
 

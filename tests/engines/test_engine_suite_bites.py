@@ -1,4 +1,4 @@
-"""The published suite finds engines that break a promise: each saboteur breaks one."""
+"""The suite for engines finds broken promises: each saboteur breaks one."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ from tests.suites.engine_checks import ENGINE_CHECKS, EngineCheck
 
 
 class Saboteur:
-    """Passes everything on to a good engine; subclasses get something wrong."""
+    """Forwards each operation to a good engine; a subclass breaks one operation."""
 
     def __init__(self) -> None:
         self.good = InProcessEngine()
@@ -27,7 +27,7 @@ class Saboteur:
 
 
 class Advancing(Saboteur):
-    """A worker that does something else with wakes."""
+    """A saboteur whose worker handles wakes wrongly."""
 
     async def advance(self, wake: Wake, advance: Advance) -> None:
         await advance(wake)
@@ -147,21 +147,21 @@ SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
     (MultipliesWakes, suite.the_same_wake_is_one_wake),
     (AdvancesACallTwiceAtOnce, suite.a_call_is_advanced_again_if_it_is_woken_meanwhile),
     (AdvancesACallOnce, suite.a_call_is_advanced_again_if_it_is_woken_meanwhile),
-    (ComparesTurnsOnly, suite.another_time_is_another_wake),
-    (TakesFailuresForDone, suite.an_advance_that_fails_comes_again),
-    (LosesWhatIsInterrupted, suite.an_interrupted_advance_comes_again),
-    (TakesNoControlCharacters, suite.any_text_is_a_name),
-    (CutsLongNames, suite.any_text_is_a_name),
-    (AdvancesACallOnce, suite.a_call_that_was_advanced_is_woken_again),
-    (WorksWhenClosed, suite.a_call_that_was_not_woken_is_found),
-    (AdvancesACallOnce, suite.a_restored_engine_goes_on),
-    (TakesAnyTool, limits.a_worker_takes_what_it_has),
-    (TakesAnyVersion, limits.a_worker_takes_what_it_has),
-    (Unlimited, limits.a_limit_holds),
-    (WaitsForPersons, limits.a_call_that_waits_for_a_person_holds_no_limit),
-    (CountsWhatIsDue, suite.the_backlog_says_what_there_is_to_do),
-    (CountsNothingThatRuns, suite.the_backlog_says_what_there_is_to_do),
-    (WorksWhenClosed, suite.a_closed_engine_refuses),
+    (ComparesTurnsOnly, suite.a_wake_with_another_time_is_another_wake),
+    (TakesFailuresForDone, suite.a_failed_advance_is_retried),
+    (LosesWhatIsInterrupted, suite.an_interrupted_advance_is_retried),
+    (TakesNoControlCharacters, suite.any_text_may_name_a_call_or_wake),
+    (CutsLongNames, suite.any_text_may_name_a_call_or_wake),
+    (AdvancesACallOnce, suite.an_advanced_call_can_be_woken_again),
+    (WorksWhenClosed, suite.periodic_work_finds_a_call_without_a_wake),
+    (AdvancesACallOnce, suite.a_restored_engine_continues),
+    (TakesAnyTool, limits.a_worker_takes_only_its_tools_and_versions),
+    (TakesAnyVersion, limits.a_worker_takes_only_its_tools_and_versions),
+    (Unlimited, limits.a_worker_keeps_its_limit),
+    (WaitsForPersons, limits.a_call_that_waits_for_a_user_uses_no_capacity),
+    (CountsWhatIsDue, suite.the_backlog_counts_pending_wakes),
+    (CountsNothingThatRuns, suite.the_backlog_counts_pending_wakes),
+    (WorksWhenClosed, suite.a_closed_engine_refuses_operations),
 ]
 
 
@@ -169,7 +169,7 @@ SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
 async def test_the_suite_finds_a_broken_promise(
     saboteur: type[Saboteur], check: EngineCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(samples, "PATIENCE", 0.2)  # for what never comes
+    monkeypatch.setattr(samples, "PATIENCE", 0.2)  # short, since the awaited event never comes
     monkeypatch.setattr(AdvancesACallOnce, "advanced", set[str]())
     with pytest.raises(AssertionError, match=r"expected|has not happened"):
         await check(cast("Callable[[], Engine]", saboteur))

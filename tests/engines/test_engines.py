@@ -1,4 +1,4 @@
-"""Every engine does what the port promises."""
+"""Every engine keeps the promises of the port."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The grants of the page on workers, on a Postgres: web processes and workers run, and others write nothing."""
+"""With the grants of the page on workers, web processes and workers run, and other roles write nothing."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ FIRST = ("chat.anabranch_node", "dbos.workflow_status")
 
 @pytest.fixture
 def granted() -> Iterator[Server]:
-    """A server of its own, since roles are those of all its databases, with what the page grants."""
+    """Start a separate server with the grants of the page, since roles belong to a whole server."""
     folder = Path(tempfile.mkdtemp(prefix="anabranch-"))
     server = Server(folder, database="app")
     server.share()
@@ -38,7 +38,7 @@ def connected(server: Server, role: str) -> psycopg.Connection:
     return psycopg.connect(f"host={server.folder} user={role} dbname=app", autocommit=True)
 
 
-async def test_with_the_grants_of_the_page_its_processes_alone_write(
+async def test_only_processes_with_the_grants_of_the_page_can_write(
     tmp_path: Path, granted: Server
 ) -> None:
     fleet = Fleet(tmp_path, f"postgresql://anabranch@/app?host={granted.folder}")

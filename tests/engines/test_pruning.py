@@ -1,4 +1,4 @@
-"""A worker on DBOS deletes old wakes, however many there are, and no others."""
+"""A worker on DBOS deletes old wakes, any number of them, and no others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 from tests.postgres import Server
 
 HOUR, MARGIN = 3600, 300
-"""The seconds of an hour, and the seconds between a time of the test and the deadline next to it."""
+"""The seconds of an hour, and the seconds between a time of the test and the nearest deadline."""
 
 COPY = """
 INSERT INTO dbos.workflow_status
@@ -47,10 +47,11 @@ async def test_a_worker_deletes_wakes_done_an_hour_ago_or_lost_a_day_ago(postgre
         async def stored() -> set[str]:
             names = await connection.execute(
                 "SELECT workflow_uuid FROM dbos.workflow_status WHERE workflow_uuid LIKE 'pruning-%'"
-            )  # other tests of this database have wakes, too
+            )  # the database also has wakes of other tests
             return {name.partition("/")[0].removeprefix("pruning-") async for (name,) in names}
 
-        # At 1,000 wakes in each of its passes, ten seconds apart, a worker would run out of patience.
+        # A pass deletes at most 1,000 wakes and comes every ten seconds: too slow for the test's
+        # timeout.
         await copy("done/", "SUCCESS", HOUR + MARGIN, 6_001)
         await copy("done just now/", "SUCCESS", HOUR - MARGIN, 2)
         await copy("lost/", "PENDING", 24 * HOUR + MARGIN, 1_001)

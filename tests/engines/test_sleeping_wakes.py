@@ -1,4 +1,4 @@
-"""Wakes that sleep in this process cost no task and no timer each."""
+"""Sleeping wakes in this process need neither a task nor a timer each."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ WEEK = 7 * 24 * 3600.0
 
 
 class CountingClock(ManualClock):
-    """A clock that knows how many timers there have been."""
+    """A clock that counts its timers."""
 
     timers = 0
 
@@ -24,7 +24,7 @@ class CountingClock(ManualClock):
 
 
 def sleepers(now: float) -> list[Wake]:
-    """Return wakes that sleep for up to a week, each a time of its own, in no order."""
+    """Return wakes that sleep for up to a week, with different times in no order."""
     wakes = [
         a_wake(f"c{number}", not_before=now + WEEK * number / SLEEPERS)
         for number in range(1, SLEEPERS + 1)
@@ -33,7 +33,7 @@ def sleepers(now: float) -> list[Wake]:
     return wakes
 
 
-async def test_ten_thousand_sleepers_are_woken_in_order_of_time() -> None:
+async def test_ten_thousand_sleeping_wakes_come_in_order_of_time() -> None:
     clock = CountingClock()
     engine = InProcessEngine(clock)
     woken: list[tuple[Wake, float]] = []
@@ -63,7 +63,7 @@ async def test_ten_thousand_sleepers_are_woken_in_order_of_time() -> None:
 
 async def test_due_wakes_of_other_versions_are_not_read_to_find_the_next_wake() -> None:
     class CountedWake(Wake):
-        """A wake that counts how often its version is read."""
+        """A wake that counts the reads of its version."""
 
         reads = 0
 

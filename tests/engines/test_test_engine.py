@@ -1,4 +1,4 @@
-"""The engine for tests does what its seed says, and nothing else."""
+"""The engine for tests makes exactly the faults that its seed decides."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,13 +18,13 @@ AT_ONCE = frozenset(
     {
         suite.the_same_wake_is_one_wake,
         suite.a_call_is_advanced_again_if_it_is_woken_meanwhile,
-        limits.a_limit_holds,
+        limits.a_worker_keeps_its_limit,
     }
 )
-"""What does not hold where advances are done twice."""
+"""Checks that fail if an advance may run twice."""
 
-IN_ORDER = frozenset({suite.the_backlog_says_what_there_is_to_do})
-"""What does not hold where advances are done twice, or wakes come late."""
+IN_ORDER = frozenset({suite.the_backlog_counts_pending_wakes})
+"""Checks that fail if an advance may run twice, or a wake may come late."""
 
 
 @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=lambda check: check.__name__)
@@ -40,7 +40,7 @@ async def test_without_faults_the_test_engine_keeps_the_promises_of_the_port(
     [check for check in ENGINE_CHECKS if check not in AT_ONCE | IN_ORDER],
     ids=lambda check: check.__name__,
 )
-async def test_with_faults_but_losses_the_test_engine_does_as_they_allow(
+async def test_with_all_faults_except_losses_the_test_engine_passes_the_other_checks(
     check: EngineCheck, seed: int
 ) -> None:
     await check(partial(TestEngine, seed, double=0.5, delay=0.5, longest=0.01))
@@ -49,7 +49,7 @@ async def test_with_faults_but_losses_the_test_engine_does_as_they_allow(
 async def begun(
     seed: int, *, drop: float = 0.0, double: float = 0.0, delay: float = 0.0
 ) -> tuple[TestEngine, list[Wake]]:
-    """Give ten wakes to an engine with faults; return it, and the wakes that were advanced."""
+    """Give ten wakes to an engine with faults; return the engine and the advanced wakes."""
     clock, worker = ManualClock(), Worker()
     engine = TestEngine(seed, drop=drop, double=double, delay=delay, clock=clock)
     async with working(engine, worker.advance):
@@ -73,7 +73,7 @@ async def test_dropped_wakes_are_lost() -> None:
     assert 0 < len(wakes) < 10
 
 
-async def test_doubled_wakes_come_twice() -> None:
+async def test_doubled_wakes_are_advanced_twice() -> None:
     engine, wakes = await begun(1, double=0.5)
     assert len(wakes) == 10 + engine.happened["double"]
     assert 10 < len(wakes) < 20
@@ -95,14 +95,14 @@ async def test_a_doubled_wake_is_advanced_by_two_workers_at_the_same_time() -> N
         await second.until_times("c", 1, "the other worker")
 
 
-async def test_an_engine_that_is_down_refuses() -> None:
+async def test_a_stopped_engine_refuses_wakes() -> None:
     engine = TestEngine(1)
     engine.is_down = True
     with pytest.raises(StoreError, match="cannot be reached"):
         await engine.wake(a_wake("c"))
 
 
-async def test_a_restored_engine_has_its_earlier_wakes() -> None:
+async def test_a_restored_engine_repeats_its_earlier_wakes() -> None:
     clock, worker = ManualClock(), Worker()
     engine = TestEngine(1, clock=clock)
     await engine.wake(a_wake("before"))

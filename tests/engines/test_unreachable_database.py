@@ -1,4 +1,4 @@
-"""DBOS without its database: one sentence, which says why, and no record of DBOS's own."""
+"""Without its database, DBOS reports one sentence with the cause, and logs no record."""
 
 import logging
 import socket
@@ -10,7 +10,7 @@ from anabranch.errors import StoreError
 from tests.suites.engine_samples import a_wake
 
 
-async def test_a_database_that_is_away_is_one_sentence_with_its_cause(
+async def test_an_unreachable_database_is_reported_in_one_sentence_with_its_cause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:

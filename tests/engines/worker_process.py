@@ -1,4 +1,4 @@
-"""A DBOS worker in a process of its own."""
+"""Starts a DBOS worker in a separate process."""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 @asynccontextmanager
 async def worker(url: str, schema: str) -> AsyncGenerator[asyncio.StreamReader]:
-    """A worker in a process of its own, which is killed at the end; the value is what it prints."""
+    """Run a worker in a separate process within the block, and yield its output; the end kills it."""
     command = ["-m", "tests.engines.dbos_process", "work", url, schema]
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, stdout=asyncio.subprocess.PIPE
@@ -18,4 +18,4 @@ async def worker(url: str, schema: str) -> AsyncGenerator[asyncio.StreamReader]:
         yield process.stdout
     finally:
         process.kill()
-        await process.communicate()  # which reads stdout to its end, and closes it
+        await process.communicate()  # reads stdout to its end and closes it

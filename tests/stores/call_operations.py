@@ -1,4 +1,4 @@
-"""Operations on a store of calls, drawn at random: every method of the port, with every argument."""
+"""Random operations on a store of calls: every method of the port, with every argument."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -13,7 +13,7 @@ from tests.suites.linearizability import Operation
 
 CALLS = ("call_1", "call_2")
 UNKNOWN = "call_3"
-"""It is begun by an operation, or not at all."""
+"""A call that an operation may begin; it does not exist at first."""
 
 NAMES = st.sampled_from([*CALLS, *CALLS, UNKNOWN])
 OWNERS = st.sampled_from(["a", "b"])
@@ -28,7 +28,7 @@ MOVES, ENDS = st.sampled_from(MOVING), st.sampled_from(ENDING)
 
 
 class Given(str):
-    """What stands for the answers that a round was opened with: a store's, and also the model's."""
+    """Stands for the answers with which a round was opened, in a store and in the model."""
 
     _of_model: str
 
@@ -159,7 +159,7 @@ LOOKING: Sequence[Operation] = [
 
 
 async def empty(store: CallStore) -> None:
-    """Make the store as good as new, which is faster than a new one."""
+    """Empty the store, which is faster than creating a new one."""
     for name in (*CALLS, UNKNOWN):
         await store.take_to_undo(name, "end", 1e9, 1e9, is_due=False)
         await store.move(name, CallEvent.STOP, owner="end", deadline=0.0)

@@ -1,4 +1,4 @@
-"""Stores of calls that break one promise each: a good store, with one thing wrong."""
+"""Saboteurs: stores of calls that each break one promise of a good store."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ Opened: TypeAlias = OpenedRound | None
 
 
 class Saboteur:
-    """Passes everything on to a good store; subclasses get something wrong."""
+    """Forwards each operation to a good store; a subclass breaks one operation."""
 
     def __init__(self, url: str = "memory:") -> None:
         self.good: CallStore = open_store(url)
@@ -31,7 +31,7 @@ class Saboteur:
         return getattr(self.good, method)  # type: ignore[no-any-return]
 
     async def owner(self, call_id: str) -> str:
-        """Return who has the lease on a call; ``None`` if no owner has one."""
+        """Return the owner of the lease on a call, or ""."""
         found = await self.good.find(call_id)
         return "" if found is None or found.lease is None else found.lease.owner
 

@@ -1,4 +1,4 @@
-"""Stores of every kind: SQLite, Postgres and in memory."""
+"""Provides stores of every kind: SQLite, Postgres and in memory."""
 
 from functools import partial
 from pathlib import Path
@@ -20,13 +20,13 @@ def new_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a new store that can be opened several times."""
+    """Return the URL of a new store that can be opened several times."""
     return new_url(request.param, request, tmp_path)
 
 
 @pytest.fixture
 def open_shared(url: str) -> OpenCallStore:
-    """Opens the same new store every time."""
+    """Return a function that opens the same new store of calls every time."""
     return partial(open_store, url)
 
 
@@ -37,7 +37,7 @@ def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> OpenCallStore:
 
 @pytest.fixture
 def open_shared_trees(url: str) -> OpenTreeStore:
-    """Opens the same new store of conversations every time."""
+    """Return a function that opens the same new store of conversations every time."""
     return partial(open_tree_store, url)
 
 

@@ -1,4 +1,4 @@
-"""The loss of a run's last events, as a crash of the machine or of the database leaves it."""
+"""Simulates a crash of the machine or database that loses a run's last events."""
 
 import sqlalchemy as sa
 
@@ -8,7 +8,7 @@ from anabranch.stores._event_tables import EVENT, RUN
 
 
 async def lose_events(url: str, run: str, last: int) -> None:
-    """Take what was appended after the event ``last`` from a store, and the memory of it."""
+    """Delete the events after number ``last`` from a store, and from its memory."""
     mark = sa.select(EVENT.c.mark).where(EVENT.c.run == run, EVENT.c.number == last)
     before = {"last": last, "mark": sa.func.coalesce(mark.scalar_subquery(), 0)}
 

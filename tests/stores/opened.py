@@ -1,4 +1,4 @@
-"""The databases that a process opens, and all connections to one of them."""
+"""Records the databases that a process opens, and uses all connections of a database."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ __all__ = ["CONNECTIONS", "opened", "use_all_connections"]
 
 
 def opened(patch: pytest.MonkeyPatch) -> list[Any]:
-    """Return a list to which each database is added that this process opens."""
+    """Return a list that receives each database opened by this process."""
     found: list[Any] = []
     open_one = Database.__init__
 
@@ -27,7 +27,7 @@ def opened(patch: pytest.MonkeyPatch) -> list[Any]:
 
 
 async def use_all_connections(database: Any, work: Callable[[sa.Connection], None]) -> None:
-    """Do ``work`` over each connection of a database at the same time."""
+    """Run ``work`` on each connection of a database at the same time."""
     await asyncio.gather(
         *(database.write(work) for _ in range(WRITERS)),
         *(database.write_single(work) for _ in range(SINGLE)),

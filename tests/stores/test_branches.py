@@ -1,4 +1,4 @@
-"""Branches as rows."""
+"""Records of branches from an earlier release."""
 
 import json
 from dataclasses import fields, replace
@@ -9,7 +9,7 @@ from anabranch.stores._branches import to_branch
 
 
 async def test_a_branch_of_an_earlier_release_is_read() -> None:
-    """Its record has not the fields that came later."""
+    """Such a record lacks the newer fields."""
     store = open_branch_store("memory:")
     service = BranchService(store).of("ida")
     made = (await service.create("d", "p", session_id="s")).branch

@@ -1,4 +1,4 @@
-"""Whatever is done to a store of calls, from whatever state, it does what the plain model does."""
+"""A store of calls gives the results of the plain model, for any operations in any state."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -28,9 +28,9 @@ async def store(open_shared: OpenCallStore) -> AsyncIterator[CallStore]:
         yield store
 
 
-@examples(80, HealthCheck.function_scoped_fixture)  # the store is emptied each time
+@examples(80, HealthCheck.function_scoped_fixture)  # the test empties the store for each example
 @given(first=STATES, second=STATES, program=PROGRAMS)
-async def test_one_after_the_other_the_store_equals_the_model(
+async def test_sequential_operations_on_a_call_store_equal_the_model(
     store: CallStore, first: CallState, second: CallState, program: Sequence[Operation]
 ) -> None:
     await empty(store)

@@ -1,7 +1,7 @@
-"""A store whose tables were dropped, renamed, restamped or replaced answers in one sentence.
+"""A store whose tables were dropped, renamed, restamped or replaced fails with a clear ``StoreError``.
 
-Each example changes a store behind its back, and then uses it in every way. What works, works; what
-does not is a ``StoreError`` that says what to do.
+Each example changes a store from outside, and then uses it in every way. Each operation works, or
+raises a ``StoreError`` that tells the operator what to do.
 """
 
 import random
@@ -42,7 +42,7 @@ OTHERS = [
 
 
 class Altered:
-    """A store that is changed behind its back."""
+    """Changes a store from outside."""
 
     def __init__(self, url: str, source: random.Random) -> None:
         self.engine = sa.create_engine(read_url(url).url)
@@ -57,7 +57,7 @@ class Altered:
         return sorted(each for each in names if each.startswith("anabranch_"))
 
     def change(self) -> str:
-        """Change something, and return what."""
+        """Make a random change, and return its statement."""
         pick = self.source.choice
         table = pick(self.tables() or ["anabranch_call"])
         statement = pick(
@@ -75,11 +75,11 @@ class Altered:
             try:
                 self.execute(each)
             except exc.SQLAlchemyError:
-                return ""  # another change has made it impossible
+                return ""  # an earlier change made this one impossible
         return statement
 
     def _of_column(self, table: str) -> str:
-        if table not in self.tables():  # there is none of ours
+        if table not in self.tables():  # no table of the store is left
             return "DELETE FROM anabranch_schema"
         columns = [each["name"] for each in sa.inspect(self.engine).get_columns(table)]
         name = self.source.choice(columns)
@@ -139,7 +139,7 @@ async def attack(url: str, source: random.Random) -> None:
             try:
                 await use()
             except UnknownCallError:
-                pass  # the call could not be begun
+                pass  # the store could not begin the call
             except StoreError as error:
                 said = str(error)
                 assert said.endswith("."), (changes, said)
@@ -152,7 +152,9 @@ async def attack(url: str, source: random.Random) -> None:
 
 
 @pytest.mark.parametrize("number", range(times(16, gate=6)))
-async def test_a_file_that_was_changed(number: int, template: Path, tmp_path: Path) -> None:
+async def test_a_changed_sqlite_file_works_or_says_what_to_do(
+    number: int, template: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "calls.db"
     shutil.copy(template, file)
     await attack(f"sqlite:///{file}", random.Random(f"{SEED} {number}"))
@@ -168,7 +170,9 @@ async def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("number", range(times(4, gate=1)))
-async def test_a_schema_of_postgres_that_was_changed(number: int, postgres: Server) -> None:
+async def test_a_changed_postgres_schema_works_or_says_what_to_do(
+    number: int, postgres: Server
+) -> None:
     url = postgres.new_url()
     store = open_store(url)
     await store.begin(a_call("call_0"))
@@ -177,7 +181,9 @@ async def test_a_schema_of_postgres_that_was_changed(number: int, postgres: Serv
 
 
 @pytest.mark.parametrize("number", range(times(4, gate=2)))
-async def test_a_new_file_with_tables_of_another_program(number: int, tmp_path: Path) -> None:
+async def test_a_new_file_works_next_to_tables_of_another_program(
+    number: int, tmp_path: Path
+) -> None:
     url, source = f"sqlite:///{tmp_path}/calls.db", random.Random(f"{SEED} {number}")
     altered = Altered(url, source)
     altered.execute("CREATE TABLE anabranch_schema (stamp TEXT)")

@@ -29,7 +29,7 @@ from tests.suites import shared_tree_store_checks as shared_trees
 from tests.suites import tree_store_checks as trees
 
 Check = Callable[[Callable[[], Any]], Awaitable[None]]
-"""Checks one promise of the stores that a function opens."""
+"""A check of one promise; it receives a function that opens the store."""
 
 EACH: dict[Callable[[str], Any], Sequence[Check]] = {
     open_store: calls.CALL_STORE_CHECKS,

@@ -1,4 +1,4 @@
-"""What a database promises to the table modules: batches, cancellation, threads, connections."""
+"""The guarantees of a database for the table modules: batches, cancellation, threads, connections."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ from tests.suites.tree_samples import a_node, a_thread, calls_tool
 
 
 class Gate:
-    """Work that occupies a thread of the database until it is opened."""
+    """Work that occupies a thread of the database until the test opens the gate."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()
@@ -81,7 +81,7 @@ async def database(url: str) -> AsyncIterator[Database]:
     await database.close()
 
 
-async def test_a_piece_of_a_batch_that_fails_takes_no_other_along(database: Database) -> None:
+async def test_a_failing_part_of_a_batch_leaves_the_other_parts(database: Database) -> None:
     gate = Gate()
     results: list[Any] = [None, None, None]
 
@@ -103,7 +103,7 @@ async def test_a_piece_of_a_batch_that_fails_takes_no_other_along(database: Data
     assert await database.read(notes) == ["a", "b"]
 
 
-async def test_a_snapshot_reads_one_moment(database: Database, url: str) -> None:
+async def test_a_snapshot_reads_a_consistent_state(database: Database, url: str) -> None:
     engine = sa.create_engine(read_url(url).url)
 
     def work(connection: sa.Connection) -> list[list[str]]:
@@ -117,7 +117,7 @@ async def test_a_snapshot_reads_one_moment(database: Database, url: str) -> None
     engine.dispose()
 
 
-async def test_work_that_waits_for_the_writer_shares_one_commit(tmp_path: Path) -> None:
+async def test_waiting_writes_share_one_commit(tmp_path: Path) -> None:
     database = Database(read_url(f"sqlite:///{tmp_path}/calls.db"))
     commits: list[sa.Connection] = []
     listener = commits.append
@@ -151,7 +151,7 @@ async def test_when_a_batch_cannot_begin_all_callers_get_the_error(tmp_path: Pat
     assert ["is locked" in str(result) for result in results] == [True] * 3
 
 
-async def test_after_a_commit_that_fails_nothing_of_it_is_left(tmp_path: Path) -> None:
+async def test_a_failed_commit_leaves_no_changes(tmp_path: Path) -> None:
     database = Database(read_url(f"sqlite:///{tmp_path}/calls.db"))
 
     def entry_of_no_call(connection: sa.Connection) -> None:
@@ -173,7 +173,7 @@ async def test_after_a_commit_that_fails_nothing_of_it_is_left(tmp_path: Path) -
     await database.close()
 
 
-async def test_work_that_is_cancelled_before_it_begins_is_not_done(tmp_path: Path) -> None:
+async def test_work_cancelled_before_its_start_does_not_run(tmp_path: Path) -> None:
     database = Database(read_url(f"sqlite:///{tmp_path}/calls.db"))
     done: list[str] = []
     gate = Gate()
@@ -192,8 +192,8 @@ async def test_work_that_is_cancelled_before_it_begins_is_not_done(tmp_path: Pat
 
 
 @pytest.mark.parametrize("how", ["task", "scope"])
-async def test_a_cancelled_caller_waits_for_work_once_begun(how: str, database: Database) -> None:
-    """So that nothing is written for a caller that has gone on to something else."""
+async def test_a_cancelled_caller_waits_for_started_work(how: str, database: Database) -> None:
+    """Otherwise the store could write for a caller that already does something else."""
     gate = Gate()
     order: list[str] = []
 
@@ -222,8 +222,8 @@ async def test_a_cancelled_caller_waits_for_work_once_begun(how: str, database: 
     assert order == ["work is over", "caller is free"]
 
 
-async def test_work_that_fails_for_a_cancelled_caller_is_not_reported(database: Database) -> None:
-    """As that of one who has begun nothing: what it would have returned is of no interest, too."""
+async def test_failed_work_of_a_cancelled_caller_is_not_reported(database: Database) -> None:
+    """The same holds for a caller cancelled before its work began: no task needs the result."""
     gate = Gate()
     reported: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
@@ -284,7 +284,7 @@ async def test_slow_steps_of_authors_do_not_delay_a_store(open_any: OpenCallStor
             slow.set()
 
 
-def test_work_that_comes_after_the_end_is_dropped() -> None:
+def test_work_after_the_close_is_dropped() -> None:
     threads = ThreadPoolExecutor(1)
     threads.shutdown()
     engine = sa.create_engine("sqlite://")
@@ -301,7 +301,7 @@ def test_work_that_comes_after_the_end_is_dropped() -> None:
     engine.dispose()
 
 
-async def test_connections_that_the_server_closed_are_replaced(
+async def test_connections_closed_by_the_server_are_replaced(
     postgres: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "TRUSTED", 0.0)
@@ -312,7 +312,7 @@ async def test_connections_that_the_server_closed_are_replaced(
         assert await store.find("call_1") == a_call()
 
 
-async def test_postgres_ends_transactions_of_processes_that_are_gone(postgres: Any) -> None:
+async def test_postgres_ends_transactions_of_dead_processes(postgres: Any) -> None:
     database = Database(read_url(postgres.new_url()))
     show = sa.text("SHOW idle_in_transaction_session_timeout")
 
@@ -320,7 +320,7 @@ async def test_postgres_ends_transactions_of_processes_that_are_gone(postgres: A
     await database.close()
 
 
-async def test_postgres_ends_statements_that_take_too_long(
+async def test_postgres_ends_long_statements(
     postgres: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "STATEMENT_AT_MOST", 0.001)
@@ -332,7 +332,7 @@ async def test_postgres_ends_statements_that_take_too_long(
     await database.close()
 
 
-async def test_a_connection_that_is_cut_off_is_noticed(postgres: Any) -> None:
+async def test_connections_have_keepalives_to_detect_a_cut_network(postgres: Any) -> None:
     wanted = {"keepalives_idle": "10", "tcp_user_timeout": "30000"}
     given = read_url(f"{postgres.new_url()}&keepalives_idle=99").url.query
     assert {name: given[name] for name in wanted} == {**wanted, "keepalives_idle": "99"}
@@ -340,7 +340,7 @@ async def test_a_connection_that_is_cut_off_is_noticed(postgres: Any) -> None:
 
 @pytest.fixture
 def one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For transactions, and one for single statements: whatever comes next uses it."""
+    """Allow one connection for transactions and one for single statements, which every operation uses."""
     monkeypatch.setattr(databases, "WRITERS", 1)
     monkeypatch.setattr(databases, "SINGLE", 1)
 
@@ -363,7 +363,7 @@ async def test_when_one_connection_breaks_the_others_are_tested(
 
 @pytest.mark.usefixtures("one_connection")
 @pytest.mark.parametrize("method", ["path", "append"])
-async def test_a_compiled_statement_reports_a_connection_that_breaks_once(
+async def test_a_compiled_statement_reports_a_broken_connection_once(
     method: str, postgres: Any
 ) -> None:
     given = {"path": "a", "append": [a_node("b", "a")]}[method]
@@ -389,12 +389,12 @@ async def test_normal_durability_is_an_option(tmp_path: Path) -> None:
         found.append(await database.write(synchronous))
         await database.close()
 
-    assert found == [2, 1]  # FULL, NORMAL
+    assert found == [2, 1]  # 2 is FULL, 1 is NORMAL
 
 
 @pytest.fixture
 def executions(monkeypatch: pytest.MonkeyPatch) -> list[sa.Connection]:
-    """The connection of each execution; with many rows, it is one."""
+    """Return a list that receives the connection of each execution; many rows make one execution."""
     seen: list[sa.Connection] = []
     cursor = _sql._cursor
 
@@ -406,10 +406,10 @@ def executions(monkeypatch: pytest.MonkeyPatch) -> list[sa.Connection]:
     return seen
 
 
-async def test_a_fork_costs_no_statement_for_each_of_its_branches(
+async def test_a_fork_takes_the_same_statements_for_any_number_of_branches(
     tmp_path: Path, executions: list[sa.Connection]
 ) -> None:
-    """Its branches are written together, and what they follow on is looked at once."""
+    """One statement writes the branches, and one reads the nodes that they follow."""
     counts: list[int] = []
     async with opened(partial(open_tree_store, f"sqlite:///{tmp_path / 'threads.db'}")) as store:
         await store.create_thread(a_thread())
@@ -422,7 +422,7 @@ async def test_a_fork_costs_no_statement_for_each_of_its_branches(
 
 
 async def test_only_a_lease_may_be_lost_when_postgres_crashes(postgres: Any) -> None:
-    """Effects of the first round come after its beginning, with nothing lasting in between."""
+    """The effects of the first round follow its opening, so the opening must be durable."""
     statements: list[str] = []
 
     def note(_: Any, __: Any, statement: str, *rest: Any) -> None:

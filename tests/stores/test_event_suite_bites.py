@@ -1,4 +1,4 @@
-"""The published suite finds stores of run events that break a promise: each saboteur breaks one."""
+"""The suite for stores of run events finds broken promises: each saboteur here breaks one."""
 
 import math
 import zlib
@@ -34,7 +34,7 @@ def _number(at: At) -> int:
 
 
 class Saboteur:
-    """Passes everything on to a good store; subclasses get something wrong."""
+    """Forwards each operation to a good store; a subclass breaks one operation."""
 
     def __init__(self) -> None:
         self.good: RunEvents = open_run_events("memory:")
@@ -144,7 +144,7 @@ class TrustsNumbers(Follower):
 
 
 class ProvesTheEventAlone(TrustsNumbers):
-    """By a digest of its bytes, which another run of events may have as well."""
+    """Identifies an event by a digest of its bytes alone, which another run may share."""
 
     def sees(self, batch: EventBatch) -> EventBatch:
         return batch._replace(marks=[zlib.crc32(each) for each in batch.events])
@@ -342,7 +342,7 @@ class IsDoneWithWhatIsDue(Saboteur):
 
 
 class MovesWhateverIsThere(Saboteur):
-    """A record that differs in one column alone is taken for the one that is there."""
+    """Accepts a record that differs from the stored turn in one column."""
 
     column = ""
 
@@ -357,7 +357,7 @@ def moves_whatever(column: str) -> type[MovesWhateverIsThere]:
 
 
 class Forgets(Saboteur):
-    """A column is not stored when a turn moves."""
+    """Does not store one column when a turn changes."""
 
     column = ""
 
@@ -414,7 +414,7 @@ class ShortensOpenRuns(Follower):
 
 
 class LetsAnyoneReportTheEnd(Saboteur):
-    """The fence is missing where the events end the turn."""
+    """Does not check the lease when events end the turn."""
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
         for each in new:
@@ -433,7 +433,7 @@ class LetsAnyoneEndTheTurn(Saboteur):
 
 
 class AddsUnderAnyLease(Saboteur):
-    """The fence is missing where the turn continues."""
+    """Does not check the lease when events continue the turn."""
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
         unfenced = [each if each.ends else replace(each, owner=None) for each in new]
@@ -441,7 +441,7 @@ class AddsUnderAnyLease(Saboteur):
 
 
 class ChecksTheLeaseBefore(Saboteur):
-    """Another statement adds the events, after the lease has passed on."""
+    """Checks the lease, and adds the events in a later statement, when the lease may have changed."""
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
         turn = await self.good.turn("r")
@@ -496,35 +496,35 @@ COLUMNS = ("id", "state", "owner", "process", "attempt", "version", "wakes_at")
 SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (NumbersFromZero, suite.numbers_count_from_one_without_gaps),
     (HasOneRun, suite.numbers_count_from_one_without_gaps),
-    (AppendsOneByOne, suite.writers_at_once_get_numbers_of_their_own),
-    (AppendsToTheFirstRunOnly, suite.several_runs_are_appended_to_at_once),
-    (ReleasesNothingOfSeveral, suite.several_runs_are_appended_to_at_once),
+    (AppendsOneByOne, suite.simultaneous_writers_get_different_numbers),
+    (AppendsToTheFirstRunOnly, suite.one_operation_appends_to_several_runs),
+    (ReleasesNothingOfSeveral, suite.one_operation_appends_to_several_runs),
     (CutsAtNul, suite.any_event_is_stored),
-    (RepeatsTheLast, suite.a_reader_gets_exactly_what_it_has_missed),
-    (DropsForTheSlow, suite.a_slow_reader_holds_up_no_one),
-    (HoldsEverything, suite.a_slow_reader_holds_up_no_one),
-    (TakesUnknownNumbersForTheEnd, suite.a_reader_from_nowhere_is_refused),
+    (RepeatsTheLast, suite.a_reader_gets_exactly_the_events_it_has_missed),
+    (DropsForTheSlow, suite.a_slow_reader_delays_no_one),
+    (HoldsEverything, suite.a_slow_reader_delays_no_one),
+    (TakesUnknownNumbersForTheEnd, suite.a_reader_after_an_unknown_event_is_refused),
     (DoesNotReportGaps, suite.pruning_deletes_events_of_old_runs),
-    (TrustsNumbers, suite.an_id_proves_which_event_it_was),
-    (ProvesTheEventAlone, suite.an_id_proves_which_event_it_was),
+    (TrustsNumbers, suite.an_id_identifies_its_event_after_a_loss),
+    (ProvesTheEventAlone, suite.an_id_identifies_its_event_after_a_loss),
     (ForgetsTheMarkOfWhatIsDeleted, suite.pruning_deletes_events_of_old_runs),
     (FindsTheLast, suite.a_key_finds_the_first_of_its_events),
     (PrunesWithoutLimit, suite.pruning_deletes_events_of_old_runs),
     (BeginsOverATurn, turns.a_turn_begins_once),
     (BeginsAgain, turns.a_turn_begins_once),
-    (MovesBeforeItsTime, turns.a_turn_moves_from_what_was_read),
-    *((moves_whatever(each), turns.a_turn_moves_from_what_was_read) for each in COLUMNS),
-    *((forgets(each), turns.a_turn_moves_from_what_was_read) for each in (*COLUMNS, "due")),
-    (TakesForAnyVersion, turns.a_worker_takes_what_waits_for_it),
-    (TakesAtAnyTime, turns.a_worker_takes_what_waits_for_it),
+    (MovesBeforeItsTime, turns.a_turn_changes_only_from_its_read_state),
+    *((moves_whatever(each), turns.a_turn_changes_only_from_its_read_state) for each in COLUMNS),
+    *((forgets(each), turns.a_turn_changes_only_from_its_read_state) for each in (*COLUMNS, "due")),
+    (TakesForAnyVersion, turns.a_worker_takes_a_waiting_turn),
+    (TakesAtAnyTime, turns.a_worker_takes_a_waiting_turn),
     (ForgetsWhereALongRunHasBegun, turns.a_taken_turn_has_its_events),
     (ShortensOpenRuns, turns.a_taken_turn_has_its_events),
-    (RenewsForAnyOwner, turns.a_lease_is_its_owners),
-    (ReleasesForAnyOwner, turns.a_lease_is_its_owners),
+    (RenewsForAnyOwner, turns.a_lease_on_a_turn_belongs_to_its_owner),
+    (ReleasesForAnyOwner, turns.a_lease_on_a_turn_belongs_to_its_owner),
     (ReleasesNothingOfSeveral, turns.the_last_events_end_the_turn),
     (LetsAnyoneReportTheEnd, turns.the_last_events_end_the_turn),
     (LetsAnyoneEndTheTurn, turns.the_last_events_end_the_turn),
-    (AddsUnderAnyLease, turns.only_who_holds_the_lease_adds_events_under_it),
+    (AddsUnderAnyLease, turns.only_the_owner_of_the_lease_adds_events),
     (ChecksTheLeaseBefore, turns.a_lease_that_passes_on_stops_appends_in_flight),
     (QueuesBehindAnyTurn, turns.a_turn_is_queued_behind_a_waiting_one),
     (QueuesSeveral, turns.a_turn_is_queued_behind_a_waiting_one),
@@ -536,24 +536,24 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (ClaimsWithoutLimit, turns.a_look_is_due_once_no_turn_is_unfinished),
     (TakesTheLastLook, turns.a_look_is_due_once_no_turn_is_unfinished),
     (EndsWithoutALook, turns.a_look_is_due_once_no_turn_is_unfinished),
-    (IsDoneWithWhatIsDue, turns.a_look_that_found_nothing_is_over),
-    (TakesWithoutALook, turns.a_look_that_found_nothing_is_over),
-    (FindsWhatIsNotDue, turns.turns_that_are_due_are_found),
-    (FindsTurnsOfNoWorker, turns.turns_that_are_due_are_found),
+    (IsDoneWithWhatIsDue, turns.a_look_without_result_is_over),
+    (TakesWithoutALook, turns.a_look_without_result_is_over),
+    (FindsWhatIsNotDue, turns.due_turns_are_found),
+    (FindsTurnsOfNoWorker, turns.due_turns_are_found),
     (ClaimsEarly, turns.due_turns_are_claimed),
     (ClaimsAgain, turns.due_turns_are_claimed),
     (ClaimsWithoutLimit, turns.due_turns_are_claimed),
     (ClaimsForAnyVersion, turns.due_turns_are_claimed),
     (ClaimsWhatRuns, turns.due_turns_are_claimed),
     (PutsOffItsLook, turns.due_turns_are_claimed),
-    (ClaimsForAnyShare, turns.a_share_has_at_most_so_many_running_turns),
-    (TakesForAnyShare, turns.a_share_has_at_most_so_many_running_turns),
-    (BeginsForAnyShare, turns.a_share_has_at_most_so_many_running_turns),
-    (CountsWhatNoWorkerHas, turns.a_share_has_at_most_so_many_running_turns),
-    (ForgetsTheShare, turns.a_share_has_at_most_so_many_running_turns),
-    (PutsOffTurnsWithoutRoom, turns.a_share_has_at_most_so_many_running_turns),
-    (ForgetsLooksWithoutRoom, turns.a_share_has_at_most_so_many_running_turns),
-    (RousesTurnsWithoutRoom, turns.a_turn_without_room_stays_where_it_waits),
+    (ClaimsForAnyShare, turns.a_share_has_a_limit_of_running_turns),
+    (TakesForAnyShare, turns.a_share_has_a_limit_of_running_turns),
+    (BeginsForAnyShare, turns.a_share_has_a_limit_of_running_turns),
+    (CountsWhatNoWorkerHas, turns.a_share_has_a_limit_of_running_turns),
+    (ForgetsTheShare, turns.a_share_has_a_limit_of_running_turns),
+    (PutsOffTurnsWithoutRoom, turns.a_share_has_a_limit_of_running_turns),
+    (ForgetsLooksWithoutRoom, turns.a_share_has_a_limit_of_running_turns),
+    (RousesTurnsWithoutRoom, turns.a_turn_of_a_full_share_keeps_its_due_time),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]
 
@@ -562,7 +562,7 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
 async def test_the_suite_finds_a_broken_promise(
     saboteur: type[Saboteur], check: RunEventCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suite, "PATIENCE", 0.2)  # for what never comes
+    monkeypatch.setattr(suite, "PATIENCE", 0.2)  # short, since the awaited event never comes
     stores: list[Saboteur] = []
 
     def open_it() -> RunEvents:

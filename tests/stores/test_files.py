@@ -1,4 +1,4 @@
-"""Files of threads in each store."""
+"""Files of threads in each kind of store."""
 
 import hashlib
 from collections.abc import Callable
@@ -15,14 +15,14 @@ DATA = bytes(range(256)) * 1000
 DIGEST = hashlib.sha256(DATA).hexdigest()
 
 
-async def test_a_file_belongs_to_its_thread_and_goes_with_it(
+async def test_a_file_is_deleted_with_its_thread(
     open_any_trees: Callable[[], TreeStore],
 ) -> None:
     store = open_any_trees()
     try:
         for name in ("mine", "copy", "yours"):
             await store.create_thread(Thread(name, 0.0))
-        for name in ("mine", "mine", "copy"):  # the second time changes nothing
+        for name in ("mine", "mine", "copy"):  # a second insertion has no effect
             await store.add_files(name, {DIGEST: DATA})
         other = "0" * 64
         assert await store.files("mine", [DIGEST, other]) == {DIGEST: DATA}
@@ -37,10 +37,10 @@ async def test_a_file_belongs_to_its_thread_and_goes_with_it(
         await store.close()
 
 
-async def test_a_deleted_subtree_takes_the_files_to_which_no_other_node_refers(
+async def test_deleting_a_subtree_deletes_files_without_other_references(
     open_any_trees: OpenTreeStore,
 ) -> None:
-    """Files of nodes, results and pending results; a text with a digest is no reference."""
+    """This covers nodes, results and pending results. A text that contains a digest is no reference."""
     names = ("node", "result", "pending", "both", "kept", "unsent")
     digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in names}
 

@@ -1,4 +1,4 @@
-"""Whatever several clients do at the same time, some order of one after the other explains it."""
+"""Concurrent operations of several clients have the results of some sequential order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,12 +31,12 @@ CLIENTS = st.lists(st.lists(OPERATIONS, max_size=4), min_size=2, max_size=3)
 
 @pytest.fixture
 async def two_stores(open_shared: OpenCallStore) -> AsyncIterator[list[CallStore]]:
-    """The same store, opened twice, as two processes would."""
+    """Open the same store twice, as two processes do."""
     async with opened(open_shared) as one, opened(open_shared) as two:
         yield [one, two]
 
 
-@examples(50, HealthCheck.function_scoped_fixture)  # the store is emptied each time
+@examples(50, HealthCheck.function_scoped_fixture)  # the test empties the store for each example
 @given(clients=CLIENTS)
 async def test_some_order_explains_the_reads_of_concurrent_clients(
     two_stores: list[CallStore], clients: list[list[Operation]]
@@ -51,7 +51,7 @@ async def test_some_order_explains_the_reads_of_concurrent_clients(
 async def done_meanwhile(
     postgres: Server, operation: Callable[[CallStore], Awaitable[T]]
 ) -> tuple[T, dict[str, AnswerRecord]]:
-    """Operate on a call whose row another client has locked, to write that the call is done.
+    """Run an operation on a call whose row another client has locked, to mark the call as done.
 
     Return the result, and the inbox of the call.
     """
@@ -87,8 +87,8 @@ async def test_an_answer_is_refused_after_the_end_of_a_call_with_the_row(postgre
     assert inbox == {}
 
 
-def test_no_order_explains_two_firsts() -> None:
-    """The search itself: a lease given to two owners has no explanation."""
+def test_no_order_explains_a_lease_with_two_owners() -> None:
+    """Test the search: a lease given to two owners has no explanation."""
     begin = Seen(Operation("begin", (a_call(),)), 1, 2, a_call())
     taken = a_call(state=CallState.UNDOING, lease=LeaseRecord("a", 300.0))
     other = replace(taken, lease=LeaseRecord("b", 300.0))

@@ -1,4 +1,4 @@
-"""Workers that end at the same time, of whom each votes on what the other replaces."""
+"""Two workers end at the same time, and each votes on a memory that the other replaces."""
 
 from functools import partial
 
@@ -33,7 +33,7 @@ async def lease(store: MemoryStore, worker: str) -> None:
 
 
 async def test_two_workers_that_replace_each_others_memories_both_finish(url: str) -> None:
-    """On Postgres the rows are locked in one order; else one of them would be given up."""
+    """On Postgres, each worker locks the rows in the same order. Otherwise the two would deadlock."""
     open_store = partial(open_memory_store, url)
     ended: list[bool] = []
 

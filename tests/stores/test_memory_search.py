@@ -1,4 +1,4 @@
-"""Which words of a search are looked for, so that its cost is bounded whatever is remembered."""
+"""A memory search looks for a limited number of words, so that its cost stays bounded."""
 
 import pytest
 
@@ -23,11 +23,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["rare", "enough", "common", "none"],
 )
-def test_the_rarest_words_are_looked_for(counts: dict[str, int], chosen: list[str]) -> None:
+def test_a_search_uses_the_rarest_words(counts: dict[str, int], chosen: list[str]) -> None:
     assert searching.rarest(counts) == chosen
 
 
-async def test_of_a_word_that_most_have_the_latest_memories_are_ranked() -> None:
+async def test_a_search_for_a_common_word_ranks_the_latest_memories() -> None:
     store = open_memory_store("memory:")
     memories = [
         Memory(

@@ -1,4 +1,4 @@
-"""The vectors of memories: what is nearest, on SQLite and with pgvector, and what it needs."""
+"""Vector search of memories, on SQLite and with pgvector, and the packages that it needs."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ async def nearest(
     return " ".join(memory.id for memory in found)
 
 
-async def test_the_nearest_comes_first_whatever_its_length(store: MemoryStore) -> None:
+async def test_the_nearest_vector_comes_first_for_any_length(store: MemoryStore) -> None:
     await store.add([a_memory(name) for name in ("east", "north", "west")])
     await store.add_vectors("model", {"east": [9.0, 0.0], "north": [0.0, 0.1], "west": [-1.0, 0.0]})
 
@@ -60,7 +60,7 @@ async def test_the_nearest_comes_first_whatever_its_length(store: MemoryStore) -
     assert await nearest(store, 1.0, 0.0, least=0.99999) == "east"
 
 
-async def test_an_excluded_memory_takes_no_place(store: MemoryStore) -> None:
+async def test_an_excluded_memory_takes_no_place_in_the_results(store: MemoryStore) -> None:
     others = [a_memory(f"{n}", THEIRS) for n in range(100)]
     await store.add([*others, a_memory("weak", prior=0.5), a_memory("ours")])
     await store.add_vectors(
@@ -71,8 +71,8 @@ async def test_an_excluded_memory_takes_no_place(store: MemoryStore) -> None:
     assert await nearest(store, 1.0, 0.0, which=Filter((OURS,), 0.7, 3)) == "ours"
 
 
-async def test_embedders_are_never_compared(store: MemoryStore) -> None:
-    """Nor are vectors of different lengths, if a model changes under its name."""
+async def test_vectors_of_different_embedders_are_never_compared(store: MemoryStore) -> None:
+    """Vectors of different lengths are never compared either, if a model changes under its name."""
     await store.add([a_memory("one"), a_memory("two")])
     await store.add_vectors("model", {"one": [1.0, 0.0]})
     await store.add_vectors("it's: other", {"two": [1.0, 0.0, 0.0]})
@@ -96,7 +96,7 @@ async def test_memories_without_a_vector_are_listed_until_they_have_one(store: M
 
 
 async def test_without_pgvector_the_error_names_the_package(postgres: Server) -> None:
-    """And all that needs no vectors works."""
+    """Operations without vectors work."""
     url = postgres.new_url(user="plain")
     owner = url.replace("plain@", "postgres@")
     store = open_memory_store(owner)

@@ -1,4 +1,4 @@
-"""The first use of a store: its tables are made or found, and what is not its own is left alone."""
+"""The first use of a store creates or finds its tables, and changes no other table."""
 
 import hashlib
 import sqlite3
@@ -25,7 +25,7 @@ SET_STAMP = "UPDATE anabranch_schema SET stamp = '{}'"
 
 
 def execute(url: str, statement: str, **values: Any) -> list[tuple[Any, ...]]:
-    """Change a store behind its back, or look into it."""
+    """Execute a statement outside of the store; return its rows."""
     engine = sa.create_engine(read_url(url).url)
     with engine.begin() as connection:
         done = connection.execute(sa.text(statement), values)
@@ -41,7 +41,7 @@ def digest() -> str:
 
 
 def test_the_stamp_is_the_digest_of_the_definition() -> None:
-    """After a change of a table, :data:`STAMP` becomes the digest that this test shows."""
+    """After a change of a table, set :data:`STAMP` to the digest that this test shows."""
     assert digest() == STAMP
 
 
@@ -50,7 +50,7 @@ async def begin(open_it: OpenCallStore, name: str) -> str:
         return (await store.begin(a_call(name))).call_id
 
 
-async def test_processes_that_start_at_once_make_the_tables_once(url: str) -> None:
+async def test_simultaneous_processes_create_the_tables_once(url: str) -> None:
     names = ["one", "two", "three"]
 
     assert await in_processes(begin, partial(open_store, url), names) == names
@@ -58,7 +58,7 @@ async def test_processes_that_start_at_once_make_the_tables_once(url: str) -> No
     assert execute(url, "SELECT stamp FROM anabranch_schema") == [(STAMP,)]
 
 
-async def test_a_store_of_another_release_is_refused_and_left_as_it_is(url: str) -> None:
+async def test_a_store_of_another_release_is_refused_unchanged(url: str) -> None:
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
     execute(url, SET_STAMP.format("other"))
@@ -95,7 +95,7 @@ async def test_a_store_without_its_stamp_is_refused(url: str) -> None:
             await store.begin(a_call("call_2"))
 
 
-async def test_tables_of_another_program_under_our_names_are_named_as_that(url: str) -> None:
+async def test_foreign_tables_with_our_names_are_reported_as_foreign(url: str) -> None:
     execute(url, "CREATE TABLE anabranch_entry (theirs INTEGER)")
     execute(url, "INSERT INTO anabranch_entry VALUES (7)")
 
@@ -133,7 +133,7 @@ async def test_a_store_reports_tables_that_do_not_fit_its_stamp(url: str, change
     assert str(refused.value).count(". ") == 0
 
 
-async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_is_refused_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_bytes(b"Dear diary, " * 100)
 
@@ -144,7 +144,7 @@ async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path:
     assert file.read_bytes() == b"Dear diary, " * 100
 
 
-async def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_refused_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "calls.db"
     async with opened(lambda: open_store(f"sqlite:///{file}")) as store:
         await store.begin(a_call())
@@ -189,7 +189,7 @@ async def test_a_locked_table_is_reported_and_works_once_it_is_free(postgres: An
         assert await store.record("call_1", 0, {"a": "2"}) == {"a": "2"}
 
 
-async def test_a_server_that_is_not_there_is_named() -> None:
+async def test_an_unreachable_server_is_named() -> None:
     async with opened(partial(open_store, "postgresql://me:secret@127.0.0.1:1/calls")) as store:
         with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/calls cannot be reached") as caught:
             await store.find("call_1")
@@ -198,7 +198,7 @@ async def test_a_server_that_is_not_there_is_named() -> None:
     assert "\n" not in str(caught.value)
 
 
-async def test_a_server_without_the_database_says_so(postgres: Any) -> None:
+async def test_a_missing_database_is_reported(postgres: Any) -> None:
     url = postgres.new_url().replace("@/", "@/no_")
 
     async with opened(partial(open_store, url)) as store:
@@ -206,13 +206,13 @@ async def test_a_server_without_the_database_says_so(postgres: Any) -> None:
             await store.find("call_1")
 
 
-async def test_a_user_without_rights_is_named_as_the_reason(postgres: Any) -> None:
+async def test_missing_rights_are_reported(postgres: Any) -> None:
     async with opened(partial(open_store, postgres.new_url(user="stranger"))) as store:
         with pytest.raises(StoreError, match="does not let this user make or use its tables"):
             await store.find("call_1")
 
 
-async def test_a_new_file_is_for_its_owner_alone_and_may_have_a_new_folder(tmp_path: Path) -> None:
+async def test_a_new_file_is_readable_by_its_owner_only_and_gets_its_folder(tmp_path: Path) -> None:
     file = tmp_path / "new" / "folder" / "calls.db"
 
     async with opened(lambda: open_store(f"sqlite:///{file}")) as store:
@@ -222,7 +222,7 @@ async def test_a_new_file_is_for_its_owner_alone_and_may_have_a_new_folder(tmp_p
     assert modes == {0o600}
 
 
-async def test_a_path_that_leads_nowhere_is_reported(tmp_path: Path) -> None:
+async def test_an_impossible_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     for path in (tmp_path / "file" / "calls.db", tmp_path):
@@ -231,7 +231,7 @@ async def test_a_path_that_leads_nowhere_is_reported(tmp_path: Path) -> None:
                 await store.find("call_1")
 
 
-def test_a_switch_to_wal_that_fails_for_another_reason_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_switch_to_wal_is_not_retried_after_another_error(tmp_path: Path) -> None:
     file = tmp_path / "calls.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE note (name TEXT)")
@@ -244,7 +244,7 @@ def test_a_switch_to_wal_that_fails_for_another_reason_is_not_tried_again(tmp_pa
 
 
 def test_the_switch_to_wal_waits_for_the_holder_of_the_file(tmp_path: Path) -> None:
-    """SQLite itself does not wait here, so that two new stores on one file would collide."""
+    """SQLite itself does not wait here, so two new stores on one file would collide."""
     holder = sqlite3.connect(tmp_path / "calls.db", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     statements: list[str] = []
@@ -270,7 +270,7 @@ def test_the_switch_to_wal_waits_for_the_holder_of_the_file(tmp_path: Path) -> N
     holder.close()
 
 
-async def test_a_node_that_cannot_be_read_is_reported(url: str) -> None:
+async def test_an_unreadable_node_is_reported(url: str) -> None:
     async with opened(partial(open_tree_store, url)) as store:
         await store.create_thread(a_thread())
         await store.append([a_node("a")])

@@ -1,4 +1,4 @@
-"""On Postgres, the order of ids is the order of commits: a writer waits for the call's row."""
+"""On Postgres, ids have the order of commits: a writer waits for the lock on the call's row."""
 
 import asyncio
 from functools import partial
@@ -19,17 +19,19 @@ INSERT = sa.text(
 WAITING = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
 
 
-async def test_the_first_commit_comes_first(postgres: Any) -> None:
+async def test_the_earlier_commit_has_the_lower_id(postgres: Any) -> None:
     url = postgres.new_url()
     engine = sa.create_engine(read_url(url).url)
-    looking = engine.execution_options(isolation_level="AUTOCOMMIT")  # each look is a new one
+    looking = engine.execution_options(
+        isolation_level="AUTOCOMMIT"
+    )  # each query sees the newest state
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
         with engine.begin() as slow, looking.connect() as watcher:
             slow.execute(LOCK)
             recording = asyncio.ensure_future(store.record("call_1", 0, {"fast": "second"}))
             while not recording.done() and not watcher.scalar(WAITING):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)  # only the server knows that it waits
+                await asyncio.sleep(0.001)  # only the server knows that the writer waits
             slow.execute(INSERT)
         await recording
 

@@ -1,4 +1,4 @@
-"""Processes that share a store: the dead are told from the living, and what they ran goes on at once."""
+"""A store tells dead processes from living ones, and other processes continue a dead process's calls."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tests.suites.call_samples import OpenCallStore, a_call
 from tests.suites.child_processes import Child
 
 FOR_HOURS = 36_000.0
-"""Seconds for which leases last here: none of them runs out."""
+"""Seconds of a lease that does not run out during a test."""
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each look count, however soon after the one before it."""
+    """Let each check for dead processes count, without the pause between two checks."""
     monkeypatch.setattr(_processes, "APART", 0.0)
 
 
@@ -55,7 +55,7 @@ async def owner_of(store: CallStore, call_id: str) -> str:
 
 
 async def live(open_store: OpenCallStore, name: str, report: Callable[[Any], None]) -> None:
-    """Enter, report under which name, and live until killed."""
+    """Enter, report the process's name, and live until killed."""
     store = open_store()
     await store.processes.enter()
     report(store.processes.name)
@@ -63,7 +63,7 @@ async def live(open_store: OpenCallStore, name: str, report: Callable[[Any], Non
 
 
 async def run_a_call(open_store: OpenCallStore, name: str, report: Callable[[Any], None]) -> None:
-    """Take the lease on a call, and run it until killed."""
+    """Take the lease on a call, and hold it until killed."""
     store = open_store()
     await store.begin(a_call())
     lease = Lease(store, "call_1", SystemClock(), seconds=FOR_HOURS)
@@ -73,7 +73,7 @@ async def run_a_call(open_store: OpenCallStore, name: str, report: Callable[[Any
 
 
 async def look(open_store: OpenCallStore, name: str, report: Callable[[Any], None]) -> None:
-    """Report whether a process is seen to be dead in any of some looks."""
+    """Report whether any of several checks takes a process for dead."""
     store = open_store()
     looks: list[Collection[str]] = [await store.processes.dead([name]) for _ in range(10)]
     await store.close()
@@ -87,7 +87,7 @@ async def begun(work: Any, open_store: OpenCallStore, name: str) -> tuple[Child,
     return child, await child.receive()
 
 
-async def test_a_process_that_was_killed_is_dead(open_shared: OpenCallStore) -> None:
+async def test_a_killed_process_is_found_dead(open_shared: OpenCallStore) -> None:
     store = open_shared()
     child, name = await begun(live, open_shared, "")
     for _ in range(10):
@@ -98,7 +98,7 @@ async def test_a_process_that_was_killed_is_dead(open_shared: OpenCallStore) -> 
     await store.close()
 
 
-async def test_a_process_that_has_closed_its_store_is_dead(open_shared: OpenCallStore) -> None:
+async def test_a_process_with_a_closed_store_is_found_dead(open_shared: OpenCallStore) -> None:
     first, second = open_shared(), open_shared()
     await first.processes.enter()
     name = first.processes.name
@@ -108,10 +108,10 @@ async def test_a_process_that_has_closed_its_store_is_dead(open_shared: OpenCall
     await second.close()
 
 
-async def test_an_observer_in_the_same_process_takes_no_lock_from_another(
+async def test_an_observer_in_the_same_process_releases_no_lock(
     open_shared: OpenCallStore,
 ) -> None:
-    """The system would release a process's locks on a file with any of its descriptors."""
+    """Closing any descriptor of a file would release all locks of the process on that file."""
     first, second = open_shared(), open_shared()
     await first.processes.enter()
     name = first.processes.name
@@ -123,7 +123,7 @@ async def test_an_observer_in_the_same_process_takes_no_lock_from_another(
     await first.close()
 
 
-async def test_a_process_that_enters_again_has_one_lock_which_its_end_releases(
+async def test_a_process_that_enters_twice_has_one_lock_until_its_end(
     open_shared: OpenCallStore,
 ) -> None:
     store, other = open_shared(), open_shared()
@@ -139,7 +139,7 @@ async def test_a_process_that_enters_again_has_one_lock_which_its_end_releases(
 
 
 @pytest.mark.parametrize("name", ["", "x", "../../etc/passwd", "00000000000", "ffffffff\0"])
-async def test_a_name_that_no_process_has_is_not_looked_for(
+async def test_an_impossible_process_name_is_not_checked(
     open_shared: OpenCallStore, name: str, tmp_path: Path
 ) -> None:
     store = open_shared()
@@ -149,8 +149,10 @@ async def test_a_name_that_no_process_has_is_not_looked_for(
     await store.close()
 
 
-async def test_a_call_whose_process_was_killed_is_run_at_once(open_shared: OpenCallStore) -> None:
-    """Its lease would last for hours."""
+async def test_a_call_of_a_killed_process_is_continued_before_its_lease_ends(
+    open_shared: OpenCallStore,
+) -> None:
+    """The lease would last for hours."""
     child, owner = await begun(run_a_call, open_shared, "first")
     child.kill()
     await child.end()
@@ -162,7 +164,7 @@ async def test_a_call_whose_process_was_killed_is_run_at_once(open_shared: OpenC
     await store.close()
 
 
-async def test_the_effects_of_a_call_whose_process_was_killed_can_be_undone(
+async def test_effects_of_a_call_of_a_killed_process_can_be_undone(
     open_shared: OpenCallStore,
 ) -> None:
     child, owner = await begun(run_a_call, open_shared, "first")
@@ -180,7 +182,7 @@ async def test_the_effects_of_a_call_whose_process_was_killed_can_be_undone(
     await store.close()
 
 
-async def test_a_call_whose_process_lives_is_waited_for(open_shared: OpenCallStore) -> None:
+async def test_a_call_of_a_living_process_is_not_taken(open_shared: OpenCallStore) -> None:
     child, owner = await begun(run_a_call, open_shared, "first")
     store = open_shared()
     async with Lease(store, "call_1", SystemClock(), seconds=15.0) as lease:
@@ -204,10 +206,10 @@ async def test_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
     assert not files_in(tmp_path)
 
 
-async def test_a_file_that_is_seen_before_it_is_locked_is_made_again(
+async def test_a_file_removed_before_its_lock_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who enters meanwhile takes its process for dead, and removes it."""
+    """Another process that enters meanwhile takes this process for dead, and removes the file."""
     url = f"sqlite:///{tmp_path}/calls.db"
     store, other = open_store(url), open_store(url)
     looks = [other.processes.enter]
@@ -227,10 +229,10 @@ async def test_a_file_that_is_seen_before_it_is_locked_is_made_again(
     await other.close()
 
 
-async def test_a_process_whose_file_another_has_locked_does_not_enter(
+async def test_a_process_cannot_enter_while_another_locks_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who looks at it holds the lock for a moment; who holds it longer has the same name."""
+    """A process that checks the file holds the lock only briefly. A longer lock means an equal name."""
     monkeypatch.setattr(_processes, "LOCKED_AT_MOST", 0.01)
     store = open_store(f"sqlite:///{tmp_path}/calls.db")
     file = tmp_path / f"calls.db-process-{store.processes.name}"
@@ -243,7 +245,7 @@ async def test_a_process_whose_file_another_has_locked_does_not_enter(
     assert not files_in(tmp_path)
 
 
-async def test_where_no_file_can_be_made_a_sentence_says_so(tmp_path: Path) -> None:
+async def test_a_store_reports_that_it_cannot_create_its_process_file(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/missing/calls.db")
     with pytest.raises(StoreError, match=r"No file can be made and locked next to .*: unable to"):
         await store.processes.enter()
@@ -251,7 +253,7 @@ async def test_where_no_file_can_be_made_a_sentence_says_so(tmp_path: Path) -> N
 
 
 class Watcher:
-    """Sees, over a connection of its own, who has the lock of a process in Postgres."""
+    """Reads, over a separate connection, which backend holds the lock of a process in Postgres."""
 
     def __init__(self, url: str, name: str) -> None:
         ours = sa.make_url(url).set(drivername="postgresql")
@@ -261,7 +263,7 @@ class Watcher:
         self.number = int(name, 16)
 
     def holder(self, *, granted: bool = True) -> int | None:
-        """Return the backend that has it, or that waits for it."""
+        """Return the backend that holds the lock, or, with ``granted=False``, waits for the lock."""
         found = self.connection.execute(
             "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND granted = %s",
             [self.number, granted],
@@ -269,7 +271,7 @@ class Watcher:
         return None if found is None else int(found[0])
 
     def break_off(self) -> int | None:
-        """End the connection that has it; return which it was."""
+        """Terminate the connection that holds the lock; return its backend."""
         holder = self.holder()
         self.connection.execute("SELECT pg_terminate_backend(%s)", [holder])
         return holder
@@ -303,7 +305,7 @@ async def test_a_process_whose_connection_breaks_takes_its_lock_again(postgres: 
 
 @contextmanager
 def many_files() -> Generator[None]:
-    """Have more files open than ``select`` knows of."""
+    """Open more files than ``select`` supports."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, before[1]), before[1]))
     held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
@@ -316,7 +318,7 @@ def many_files() -> Generator[None]:
 
 
 async def test_a_process_with_many_streams_lives(postgres: Server) -> None:
-    """The lock's connection has a number then that ``select`` refuses."""
+    """The lock's connection then has a descriptor that ``select`` refuses."""
     url = postgres.new_url()
     store = open_store(url)
     with many_files():
@@ -329,7 +331,7 @@ async def test_a_process_with_many_streams_lives(postgres: Server) -> None:
 
 
 async def test_a_store_closes_while_its_process_waits_for_the_lock(postgres: Server) -> None:
-    """The server has not noticed yet that the connection broke that has it."""
+    """The server has not noticed yet that the connection with the lock broke."""
     url = postgres.new_url()
     store = open_store(url)
     await store.processes.enter()
@@ -341,7 +343,7 @@ async def test_a_store_closes_while_its_process_waits_for_the_lock(postgres: Ser
             [_processes.LOCKS, watcher.number],
         )
         await watcher.until(lambda: watcher.holder(granted=False) is not None)
-        watcher.break_off()  # and the next that waits has it
+        watcher.break_off()  # then the next waiting backend gets the lock
         taken.result()
         take.shutdown()
         await watcher.until(lambda: watcher.holder(granted=False) is not None)
@@ -370,7 +372,9 @@ async def test_a_store_closes_while_its_server_is_away(
     await store.close()
 
 
-async def test_no_one_enters_a_closed_store(open_shared: OpenCallStore, tmp_path: Path) -> None:
+async def test_a_process_cannot_enter_a_closed_store(
+    open_shared: OpenCallStore, tmp_path: Path
+) -> None:
     store = open_shared()
     await store.processes.enter()
     await store.close()
@@ -379,19 +383,19 @@ async def test_no_one_enters_a_closed_store(open_shared: OpenCallStore, tmp_path
     assert not files_in(tmp_path)
 
 
-async def test_a_process_without_its_lock_takes_no_other_for_dead(postgres: Server) -> None:
+async def test_a_process_without_its_lock_finds_no_process_dead(postgres: Server) -> None:
     url = postgres.new_url()
     store = open_store(url)
     await store.processes.enter()
     processes: Any = store.processes
-    mine, processes.name = processes.name, "00000000"  # which no lock is held under
+    mine, processes.name = processes.name, "00000000"  # a name without a lock
     for _ in range(5):
         assert await processes.dead(["7fffffff"]) == ()
     processes.name = mine
     await store.close()
 
 
-async def test_a_store_that_cannot_tell_takes_no_process_for_dead() -> None:
+async def test_a_store_without_process_checks_finds_no_process_dead() -> None:
     processes = UnknownProcesses()
     await processes.enter()
     assert not await processes.dead([processes.name, "0" * 12])

@@ -1,4 +1,4 @@
-"""What a store of run events does beyond its port: bounds, connections, and who is woken by what."""
+"""Features of a store of run events beyond its port: bounds, connections, and wake-ups of readers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from tests.suites.turn_samples import running
 NEVER = 1e9
 
 
-async def test_a_run_holds_its_latest_events_only(url: str) -> None:
+async def test_a_run_keeps_only_its_latest_events(url: str) -> None:
     async with opened(lambda: Events(Database(read_url(url)), held=10)) as store:
         for number in range(1, 101):
             await store.append("r", [b"%d" % number], at=1.0)
@@ -41,8 +41,8 @@ async def test_a_run_holds_its_latest_events_only(url: str) -> None:
     assert "after number 79 are no longer stored" in str(caught.value)
 
 
-async def test_of_two_that_shorten_a_run_the_later_brings_nothing_back(url: str) -> None:
-    """Two processes may do so at once, and the one whose append came first may come last."""
+async def test_a_late_shortening_of_a_run_restores_no_events(url: str) -> None:
+    """Two processes may shorten a run at once, and the one with the earlier append may come last."""
     async with opened(lambda: Events(Database(read_url(url)))) as store:
         await store.append("r", [b"%d" % number for number in range(1, 61)], at=1.0)
         for first in (41, 21):
@@ -53,7 +53,7 @@ async def test_of_two_that_shorten_a_run_the_later_brings_nothing_back(url: str)
         assert await read_from(store, "r", 40, 1) == [(41, b"41")]
 
 
-async def test_an_open_run_is_shortened_when_it_has_ended(url: str) -> None:
+async def test_an_open_run_is_shortened_at_its_end(url: str) -> None:
     async with opened(lambda: Events(Database(read_url(url)), held=10)) as store:
         await store.append("r", [b"before"] * 15, at=1.0)
         await store.begin("r", running("t"), b"begun", at=1.0)
@@ -69,7 +69,7 @@ async def test_an_open_run_is_shortened_when_it_has_ended(url: str) -> None:
 
 
 async def test_a_run_that_begins_while_another_waits_loses_its_oldest_events(url: str) -> None:
-    """The run may have a time of the next look between any two turns."""
+    """The run may have a time of its next look between any two turns."""
     async with opened(lambda: Events(Database(read_url(url)), held=10)) as store:
         for number in range(10):
             turn = running(f"t{number}")
@@ -87,8 +87,8 @@ def event(name: str, owner: str | None) -> NewEvents:
     return NewEvents("t", [name.encode()] if name else [], owner=owner)
 
 
-async def test_a_store_adds_nodes_with_events_for_the_owner_of_the_turn_alone(url: str) -> None:
-    """A suspended worker wakes up late, and would replace the results of the next one."""
+async def test_a_store_adds_nodes_with_events_only_for_the_owner_of_the_turn(url: str) -> None:
+    """A suspended worker that resumes late would otherwise replace the results of the next worker."""
     trees = open_tree_store(url)
     events = open_run_events(trees)
     add = partial(append_reported, trees, events, at=1.0)
@@ -129,7 +129,7 @@ async def test_events_of_nodes_in_a_store_of_another_package_are_in_memory() -> 
 
 
 async def test_a_reader_that_returns_after_a_crash_misses_its_lost_events(url: str) -> None:
-    """Whether or not other events have the numbers by then, and however equal they are."""
+    """The rule holds whether or not other events have the numbers by then, even equal ones."""
     async with opened(lambda: Events(Database(read_url(url)))) as store:
         for event in (b"1", b"2", b"3", b"4"):
             await store.append("r", [event], at=1.0)
@@ -146,7 +146,7 @@ async def test_a_reader_that_returns_after_a_crash_misses_its_lost_events(url: s
 
 @pytest.mark.parametrize("read", [1, 3])
 async def test_a_reader_learns_of_events_missed_through_a_crash(url: str, read: int) -> None:
-    """The store has lost events that are in memory here; by and by, it has as many again."""
+    """The store lost events that are in this process's memory; later the store has as many again."""
     async with opened(lambda: Events(Database(read_url(url)))) as store:
         await store.append("r", [b"1", b"2", b"3"], at=1.0)
         async with aclosing(store.follow("r", 3 - read)) as following:
@@ -161,7 +161,7 @@ async def test_a_reader_learns_of_events_missed_through_a_crash(url: str, read: 
 
 
 class Stored:
-    """Three events, which are large or small, until a crash takes the last two."""
+    """Three events, which are large or small. A crash takes the last two."""
 
     def __init__(self, size: int) -> None:
         self.marks = [7, 8, 9]
@@ -181,7 +181,7 @@ class Stored:
         return Page([b"x" * self._size for _ in marks], marks, last, before)
 
     async def gives_the_next(self, shared: Tails) -> None:
-        """Come back after the event that is left, wait for the next, and get it."""
+        """Resume after the remaining event, wait for the next event, and receive it."""
         async with aclosing(shared.follow("r", EventId(1, 7))) as back:
             waits = asyncio.create_task(anext(back))
             await self.has_nothing.wait()
@@ -190,8 +190,8 @@ class Stored:
             assert await waits == (2, [b"2"], [10])
 
 
-async def test_a_tail_that_a_crash_has_left_ahead_of_the_store_is_forgotten() -> None:
-    """It is longer than what is in memory, so that a reader asks the store, which has nothing."""
+async def test_a_tail_ahead_of_the_store_after_a_crash_is_forgotten() -> None:
+    """The event is larger than the memory's limit, so a reader asks the store, which has no more events."""
     stored = Stored(2 * TAIL_BYTES)
     shared = Tails(stored.read, None)
     async with aclosing(shared.follow("r", 0)) as slow:
@@ -203,7 +203,7 @@ async def test_a_tail_that_a_crash_has_left_ahead_of_the_store_is_forgotten() ->
     assert stored.reads == [(0, UNKNOWN), (1, 7), (1, 7), (3, 9)]
 
 
-async def test_a_tail_gives_no_event_that_another_reader_has_found_lost() -> None:
+async def test_a_tail_gives_no_event_that_another_reader_found_lost() -> None:
     stored = Stored(1)
     shared = Tails(stored.read, None)
     async with aclosing(shared.follow("r", 0)) as slow:
@@ -217,7 +217,7 @@ async def test_a_tail_gives_no_event_that_another_reader_has_found_lost() -> Non
     assert stored.reads == [(0, UNKNOWN), (3, 9), (1, 7)]
 
 
-async def test_events_lie_beside_conversations(url: str) -> None:
+async def test_events_are_in_the_database_of_the_conversations(url: str) -> None:
     async with opened(partial(open_tree_store, url)) as trees:
         beside = open_run_events(trees)
         await beside.append("r", [b"a"], at=1.0)
@@ -225,7 +225,7 @@ async def test_events_lie_beside_conversations(url: str) -> None:
         assert await store.last("r") == 1
 
 
-async def test_events_beside_a_store_of_another_kind_are_in_memory() -> None:
+async def test_events_for_a_custom_tree_store_are_in_memory() -> None:
     async with opened(lambda: open_run_events(MemoryTrees())) as store:
         assert await store.append("r", [b"a"], at=1.0) == 1
 
@@ -243,7 +243,7 @@ def test_a_tail_is_bounded() -> None:
 
 
 def after(tail: Tail, number: int, mark: int = UNKNOWN) -> Sequence[bytes]:
-    """The events that a tail has after one."""
+    """Return the events of a tail after an event."""
     found = tail.after(EventId(number, mark))
     assert found is None or (found.first, len(found.marks)) == (number + 1, len(found.events))
     return found.events if found else ()
@@ -267,7 +267,7 @@ def test_a_tail_gives_nothing_to_a_reader_of_another_event() -> None:
 
 
 @pytest.mark.parametrize("first", [1, 2, 3, 4])
-def test_a_tail_begins_again_where_the_store_has_lost_events(first: int) -> None:
+def test_a_tail_starts_again_where_the_store_lost_events(first: int) -> None:
     tail = Tail("r")
     tail.extend(1, [b"1", b"2", b"3"], [7, 7, 7])
     before = 9 if first > 1 else UNKNOWN
@@ -276,7 +276,7 @@ def test_a_tail_begins_again_where_the_store_has_lost_events(first: int) -> None
     assert not tail.has(EventId(3, 7))
 
 
-async def test_readers_at_the_end_read_the_store_once_for_all() -> None:
+async def test_readers_at_the_end_share_one_read_of_the_store() -> None:
     reads: list[int] = []
     stored = [b"1"]
 
@@ -297,7 +297,7 @@ async def _first(shared: Tails, number: int) -> None:
         assert await anext(following) == (number + 1, [b"1"], [7])
 
 
-async def test_a_run_that_no_one_follows_is_forgotten() -> None:
+async def test_a_run_without_readers_is_forgotten() -> None:
     async def read(_run: str, _at: EventId) -> Page:
         return Page([b"1"], [7], 1, UNKNOWN)
 
@@ -313,7 +313,7 @@ async def test_a_run_that_no_one_follows_is_forgotten() -> None:
     shared = Tails(read, watch)
     await _first(shared, 0)
     await asyncio.sleep(0)
-    assert watched == []  # it was over before the watch began
+    assert watched == []  # the run ended before the watch began
     async with aclosing(shared.follow("r", 0)) as following:
         await anext(following)
         await asyncio.sleep(0)
@@ -323,7 +323,7 @@ async def test_a_run_that_no_one_follows_is_forgotten() -> None:
 
 
 async def test_postgres_announces_events(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The look that replaces a lost announcement comes too late here."""
+    """The query that replaces a lost announcement would come too late here."""
     monkeypatch.setattr(_event_tails, "CHECK", NEVER)
     open_store = partial(open_run_events, postgres.new_url())
     async with (
@@ -338,7 +338,7 @@ async def test_postgres_announces_events(postgres: Server, monkeypatch: pytest.M
             assert (await anext(following))[0] == number
 
 
-async def test_a_lost_announcement_only_delays(
+async def test_a_lost_announcement_only_delays_events(
     postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_event_tails, "CHECK", 0.01)
@@ -354,7 +354,7 @@ async def test_a_lost_announcement_only_delays(
             assert (await anext(following))[0] == number
 
 
-async def test_a_connection_that_breaks_is_opened_again(
+async def test_a_broken_listening_connection_is_reopened(
     postgres: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(_event_tails, "CHECK", NEVER)

@@ -1,4 +1,4 @@
-"""The published suite finds stores that break a promise: each saboteur breaks one."""
+"""The suite for stores of calls finds broken promises: each saboteur breaks one."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from tests.suites.call_store_checks import CALL_STORE_CHECKS
 from tests.suites.shared_call_store_checks import SHARED_CALL_STORE_CHECKS
 
 TEXTS = ("tool", "arguments", "principal", "thread", "node", "version")
-"""The columns of a call that its edge names."""
+"""The columns of a call that its edge sets."""
 
 SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
     (by.LosesCalls, PROGRAM["a call is found as it was begun"]),
@@ -33,10 +33,10 @@ SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
     (by.SortsEntries, PROGRAM["entries come in the order of recording"]),
     (by.HasOneInbox, PROGRAM["the same ids in two calls are two things"]),
     (by.CutsAtNul, suite.any_text_is_stored),
-    (by.ReturnsTheLastText, suite.of_many_at_once_one_is_first),
-    (by.ReturnsTheLastAnswer, suite.of_many_at_once_one_is_first),
-    (by.IsCancelledHalfway, suite.a_cancelled_record_is_there_or_not),
-    (by.WorksWhenClosed, suite.a_closed_store_refuses),
+    (by.ReturnsTheLastText, suite.of_simultaneous_writers_exactly_one_wins),
+    (by.ReturnsTheLastAnswer, suite.of_simultaneous_writers_exactly_one_wins),
+    (by.IsCancelledHalfway, suite.a_cancelled_record_is_complete_or_absent),
+    (by.WorksWhenClosed, suite.a_closed_call_store_refuses_operations),
     (by.MovesWithoutTheTable, model.each_operation_does_what_the_model_does),
     (by.KnowsNoLease, model.each_operation_does_what_the_model_does),
     (by.KnowsNoProcess, suite.a_lease_names_its_process),
@@ -96,7 +96,7 @@ SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
     ),
     (
         by.RecordsWhateverWasGiven,
-        suite.a_worker_records_nothing_where_another_was_given_other_answers,
+        suite.a_worker_with_outdated_answers_records_nothing,
     ),
     (by.RenewsByTaking, model.each_operation_does_what_the_model_does),
     (by.MovesForEveryOwner, model.each_operation_does_what_the_model_does),
@@ -114,13 +114,13 @@ SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
 ]
 
 SHARED: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
-    (by.SharesNothing, sharing.what_was_written_is_there_when_opened_again),
-    (by.SharesNothing, sharing.what_one_store_writes_the_other_reads),
-    (by.ReturnsTheLastText, sharing.what_one_store_writes_the_other_reads),
+    (by.SharesNothing, sharing.a_call_survives_reopening_its_store),
+    (by.SharesNothing, sharing.a_store_reads_writes_of_another_store),
+    (by.ReturnsTheLastText, sharing.a_store_reads_writes_of_another_store),
     (by.ReturnsTheLastText, sharing.writers_of_one_call_do_not_deadlock),
     (by.ReturnsTheLastText, sharing.writers_in_several_threads_agree),
     (by.ReturnsTheLastAnswer, sharing.writers_in_several_processes_agree),
-    (by.RecordsLater, sharing.what_was_recorded_survives_a_kill),
+    (by.RecordsLater, sharing.recorded_entries_survive_a_kill),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Whatever is done to a store of conversations, it does what the plain model does."""
+"""A store of conversations gives the results of the plain model, for any operations."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -84,21 +84,21 @@ LOOKING = [
 
 
 async def empty(store: TreeStore) -> None:
-    """Make the store as good as new, which is faster than a new one."""
+    """Empty the store, which is faster than creating a new one."""
     for name in ("t", "u"):
         await store.delete_thread(name)
 
 
 @pytest.fixture
 async def two_stores(open_shared_trees: OpenTreeStore) -> AsyncIterator[list[TreeStore]]:
-    """The same store, opened twice, as two processes would."""
+    """Open the same store twice, as two processes do."""
     async with opened(open_shared_trees) as one, opened(open_shared_trees) as two:
         yield [one, two]
 
 
-@examples(60, HealthCheck.function_scoped_fixture)  # the store is emptied each time
+@examples(60, HealthCheck.function_scoped_fixture)  # the test empties the store for each example
 @given(program=PROGRAMS)
-async def test_one_after_the_other_the_store_equals_the_model(
+async def test_sequential_operations_on_a_tree_store_equal_the_model(
     two_stores: list[TreeStore], program: Sequence[Operation]
 ) -> None:
     await empty(two_stores[0])
@@ -106,7 +106,7 @@ async def test_one_after_the_other_the_store_equals_the_model(
     await compare(two_stores[0], TreeModel(), program, "a program")
 
 
-@examples(40, HealthCheck.function_scoped_fixture)  # the store is emptied each time
+@examples(40, HealthCheck.function_scoped_fixture)  # the test empties the store for each example
 @given(clients=CLIENTS)
 async def test_some_order_explains_the_reads_of_concurrent_clients(
     two_stores: list[TreeStore], clients: list[list[Operation]]

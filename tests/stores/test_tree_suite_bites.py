@@ -1,4 +1,4 @@
-"""The published suite finds stores of conversations that break a promise: each saboteur one."""
+"""The suite for stores of conversations finds broken promises: each saboteur breaks one."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.suites.tree_store_checks import TREE_STORE_CHECKS
 
 
 class Saboteur:
-    """Passes everything on to a good store; subclasses get something wrong."""
+    """Forwards each operation to a good store; a subclass breaks one operation."""
 
     def __init__(self) -> None:
         self.good: TreeStore = open_tree_store("memory:")
@@ -176,7 +176,7 @@ SABOTEURS: list[tuple[type[Saboteur], TreeStoreCheck]] = [
     (SettlesWhatCameAlong, PROGRAM["what is pending is only settled later"]),
     (LeavesRefsBehind, PROGRAM["a deleted subtree is gone"]),
     (DeletesTheNodeAlone, PROGRAM["a deleted subtree is gone"]),
-    (WorksWhenClosed, suite.a_closed_tree_store_refuses),
+    (WorksWhenClosed, suite.a_closed_tree_store_refuses_operations),
 ]
 
 

@@ -1,4 +1,4 @@
-"""What a store URL may look like, and what is said about one that is wrong."""
+"""The accepted URLs of stores, and the errors for wrong ones."""
 
 import sys
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_missing_driver_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
-def test_postgres_is_known_by_its_usual_names(scheme: str) -> None:
+def test_postgres_urls_accept_the_usual_schemes(scheme: str) -> None:
     target = read_url(f"{scheme}://me@host/name?sslmode=require&timeout=30")
 
     assert target.kind == "postgresql"
@@ -68,7 +68,7 @@ def test_a_sqlite_path_is_relative_absolute_or_in_the_home_directory() -> None:
     assert read_url("sqlite:///~/calls.db").url.database == str(Path.home() / "calls.db")
 
 
-async def test_nothing_is_opened_before_the_first_use(tmp_path: Path) -> None:
+async def test_a_store_opens_its_database_at_the_first_use(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/calls.db")
     await store.close()
 

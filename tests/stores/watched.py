@@ -1,4 +1,4 @@
-"""Stores over connections whose requests a test sees before they are made."""
+"""Stores whose database requests a test can observe before they run."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from anabranch.tree import TreeStore
 
 
 class WatchedDatabase(Database):
-    """The connections of one process; a request is named after the method of the store that makes it."""
+    """The connections of one process; a request has the name of the store's method that makes it."""
 
     def __init__(self, url: str) -> None:
         super().__init__(read_url(url))
@@ -21,10 +21,10 @@ class WatchedDatabase(Database):
         return Calls(self), Trees(self)
 
     def writes(self, name: str) -> None:
-        """See that a write begins."""
+        """Observe the start of a write."""
 
     async def asked(self, name: str) -> None:
-        """See a request before it is made."""
+        """Observe a request before it runs."""
 
     async def write(self, work: Any, *, lasting: bool = True) -> Any:
         self.writes(_name_of(work))

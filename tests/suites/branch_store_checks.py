@@ -1,4 +1,4 @@
-"""The suite of stores of branches: one check for each promise of ``BranchStore``."""
+"""The suite for stores of branches: one check for each promise of ``BranchStore``."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -45,8 +45,8 @@ async def _put(store: BranchStore, *records: Branch | Session) -> None:
     await store.transaction(work)
 
 
-async def a_branch_is_found_as_it_was_written(open_store: OpenBranchStore) -> None:
-    """With all that it has, whatever its texts are; written again, it is replaced."""
+async def a_branch_is_read_as_it_was_written(open_store: OpenBranchStore) -> None:
+    """All fields come back, with any text; a second write replaces the branch."""
     async with opened(open_store) as store:
         for number, text in enumerate(TEXTS):
             branch = _a_branch(
@@ -70,8 +70,8 @@ async def a_branch_is_found_as_it_was_written(open_store: OpenBranchStore) -> No
         expect(await store.branches("unknown"), [], "no branches")
 
 
-async def a_transaction_sees_what_it_has_written(open_store: OpenBranchStore) -> None:
-    """And what was written before it."""
+async def a_transaction_sees_its_own_writes(open_store: OpenBranchStore) -> None:
+    """A transaction also sees earlier writes."""
     session = Session(id="fs_1", budget_total=None, open=2, full_until=3.25, touched_at=100.0)
 
     def work(rows: BranchRows) -> None:
@@ -101,8 +101,8 @@ async def a_transaction_sees_what_it_has_written(open_store: OpenBranchStore) ->
         expect(await store.transaction(again), ["br_2"], "what was written is there")
 
 
-async def a_transaction_that_raises_has_not_happened(open_store: OpenBranchStore) -> None:
-    """Neither its records nor its count."""
+async def a_failed_transaction_leaves_no_trace(open_store: OpenBranchStore) -> None:
+    """Neither the records nor the count of a failed transaction remain."""
 
     def work(rows: BranchRows) -> None:
         rows.put_session(Session(id="fs_1", budget_total=1, touched_at=1.0))
@@ -123,7 +123,7 @@ async def a_transaction_that_raises_has_not_happened(open_store: OpenBranchStore
 
 
 async def the_count_of_open_branches_has_a_limit(open_store: OpenBranchStore) -> None:
-    """It is one number for the whole store, and stays as it is where it would exceed the limit."""
+    """The store has one count; a transaction that would exceed the limit does not change the count."""
     async with opened(open_store) as store:
 
         async def count(change: int, limit: int | None = None) -> bool:
@@ -138,7 +138,7 @@ async def the_count_of_open_branches_has_a_limit(open_store: OpenBranchStore) ->
 
 
 async def overdue_branches_are_found_by_their_deadline(open_store: OpenBranchStore) -> None:
-    """Those that are open, the one that is overdue the longest first."""
+    """Only open branches are found, the longest overdue first."""
     async with opened(open_store) as store:
         for name, deadline in (("br_a", 3.0), ("br_b", 1.0), ("br_c", 2.0), ("br_d", 9.0)):
             await _put(store, _a_branch(name, deadline=deadline, status="active"))
@@ -148,7 +148,7 @@ async def overdue_branches_are_found_by_their_deadline(open_store: OpenBranchSto
 
 
 async def old_branches_are_pruned(open_store: OpenBranchStore) -> None:
-    """Closed ones, in portions; their sessions once they have none and are old, too."""
+    """Closed branches are deleted in portions; then old sessions without branches."""
     async with opened(open_store) as store:
         for number in range(3):
             closed = _a_branch(f"br_{number}", status="failed", completed_at=float(number))
@@ -170,8 +170,8 @@ async def old_branches_are_pruned(open_store: OpenBranchStore) -> None:
         yes(await session("fs_2") is not None, "one that is in use is not")
 
 
-async def a_closed_store_does_nothing(open_store: OpenBranchStore) -> None:
-    """Closing it again does nothing."""
+async def a_closed_branch_store_refuses_operations(open_store: OpenBranchStore) -> None:
+    """Closing the store a second time has no effect."""
     async with opened(open_store) as store:
         await store.close()
         await refused(store.branch("br_1"), "closed")
@@ -179,7 +179,7 @@ async def a_closed_store_does_nothing(open_store: OpenBranchStore) -> None:
 
 
 async def two_transactions_of_a_session_do_not_mix(open_store: OpenBranchStore) -> None:
-    """Each reads the session, and writes it with one more; none is lost. So for a session that is new."""
+    """Each transaction reads the session and adds one; no addition is lost, even for a new session."""
     stores = [open_store() for _ in range(3)]
 
     def one_more(rows: BranchRows) -> None:
@@ -198,15 +198,15 @@ async def two_transactions_of_a_session_do_not_mix(open_store: OpenBranchStore) 
 
 
 BRANCH_STORE_CHECKS: list[BranchStoreCheck] = [
-    a_branch_is_found_as_it_was_written,
-    a_transaction_sees_what_it_has_written,
-    a_transaction_that_raises_has_not_happened,
+    a_branch_is_read_as_it_was_written,
+    a_transaction_sees_its_own_writes,
+    a_failed_transaction_leaves_no_trace,
     the_count_of_open_branches_has_a_limit,
     overdue_branches_are_found_by_their_deadline,
     old_branches_are_pruned,
-    a_closed_store_does_nothing,
+    a_closed_branch_store_refuses_operations,
 ]
-"""For a store that is opened once."""
+"""The checks that open a store once."""
 
 SHARED_BRANCH_STORE_CHECKS: list[BranchStoreCheck] = [two_transactions_of_a_session_do_not_mix]
-"""For a store that is opened several times."""
+"""The checks that open a store several times."""

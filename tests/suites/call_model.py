@@ -1,6 +1,6 @@
-"""A store of calls as a plain model in memory, which real stores are compared with.
+"""A plain model of a store of calls, in memory, with which real stores are compared.
 
-It is not a store itself: its methods are not coroutines, and it does one thing at a time.
+The model is no store: its methods are not coroutines, and it does one operation at a time.
 """
 
 import math
@@ -42,7 +42,7 @@ class _Stored:
         return lease is None or lease.owner == owner or lease.until <= now
 
     def shorten(self, owner: str, now: float, until: float) -> None:
-        """Have the lease that another than ``owner`` has at ``now`` last no longer than ``until``."""
+        """Shorten a lease of another owner than ``owner`` that is valid at ``now``, to end by ``until``."""
         lease = self.record.lease
         if lease is not None and lease.until > until and not self.is_free(owner, now):
             self.change(lease=replace(lease, until=until))
@@ -52,14 +52,14 @@ class _Stored:
 
 
 class CallModel:
-    """The methods of :class:`CallStore`, at once and one after the other."""
+    """The methods of :class:`CallStore`, synchronous and sequential."""
 
     def __init__(self, process: str = "") -> None:
         self._calls: dict[str, _Stored] = {}
         self._process = process
 
     def do(self, operation: Operation) -> object:
-        """Do one operation; a ``StoreError`` is returned as its type."""
+        """Perform one operation; return a ``StoreError`` as its type."""
         try:
             return getattr(self, operation.method)(*operation.arguments, **operation.options)
         except StoreError:
@@ -232,7 +232,7 @@ class CallModel:
             is_other = any(step in inbox and inbox[step].round is not None for step in given)
             taken = {step: AnswerRecord(text) for step, text in given.items()}
             for step in {*asks, *given} & inbox.keys():
-                if inbox[step].round is None:  # others have entered it
+                if inbox[step].round is None:  # an answer from another source
                     taken[step] = inbox[step]
         if is_other:
             return found

@@ -1,4 +1,4 @@
-"""Checks of stores of calls against the plain model: in every state of a call, and by programs."""
+"""Checks that compare a store of calls with the plain model, in every state of a call and by programs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from tests.suites.linearizability import Operation, checks_of, compare
 
 
 def reaching(state: CallState, name: str) -> Sequence[Operation]:
-    """Return what brings a call that is ready into a state; ``a`` has the lease there, until 2."""
+    """Return operations that bring a new call into a state; ``a`` has the lease there, until time 2."""
     run = Operation("open_round", (name, 0, "a", 0.0, 2.0))
     undo = Operation("take_to_undo", (name, "a", 0.0, 2.0), {"is_due": False})
     expire = Operation("take_to_undo", (name, "a", 200.0, 202.0))
@@ -70,7 +70,9 @@ _OPERATIONS: Sequence[Operation] = [
     Operation("record", (1, {"s": "1"})),
     Operation("undone", ("s",)),
 ]
-"""What can be done to one call, without its name: by the owner of its lease, ``a``, and by another, before and after 2."""
+"""The operations on one call, without its name: by ``a``, who has the lease, and by another owner,
+before and after time 2.
+"""
 
 _LOOKING: Sequence[Operation] = [
     *(Operation(each) for each in ("find", "last_round", "answers", "undone_steps")),
@@ -80,7 +82,7 @@ _LOOKING: Sequence[Operation] = [
 
 
 async def each_operation_does_what_the_model_does(open_store: OpenCallStore) -> None:
-    """In every state of a call; by the owner of the lease, by another, and when it has run out."""
+    """Try each operation in each state: by the owner of the lease, by another owner, and after the lease."""
     async with opened(open_store) as store:
         for state in CallState:
             for number, one in enumerate(_OPERATIONS):
@@ -94,4 +96,4 @@ async def each_operation_does_what_the_model_does(open_store: OpenCallStore) -> 
 
 
 CALL_PROGRAM_CHECKS: Mapping[str, CallStoreCheck] = checks_of(CALL_PROGRAMS, CallModel)
-"""Each needs the store opened once."""
+"""The checks that open a store once."""

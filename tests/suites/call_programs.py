@@ -1,4 +1,4 @@
-"""Programs of operations on a store of calls, one for each promise; the plain model says what each returns."""
+"""Programs of operations on a store of calls, one for each promise; the plain model gives the results."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def begin(name: str = "call_1", **changes: Any) -> Operation:
 def run(
     number: int = 0, owner: str = "a", now: float = 100.0, *, name: str = "call_1", **more: Any
 ) -> Operation:
-    """Open a round, under a lease of ten seconds."""
+    """Return the opening of a round, with a lease of ten seconds."""
     return do("open_round", name, number, owner, now, now + 10.0, **more)
 
 
@@ -31,7 +31,7 @@ def ended(
     deadline: float = 200.0,
     **changes: Any,
 ) -> Sequence[Operation]:
-    """Open a round from 100 to 110, and end it."""
+    """Return the opening of a round from 100 to 110, and its end."""
     end = an_end(number, **changes)
     return [
         run(number, name=name),
@@ -360,4 +360,4 @@ CALL_PROGRAMS: Mapping[str, Sequence[Operation]] = {
         do("open_calls"),
     ],
 }
-"""Each runs in an empty store."""
+"""Each program runs in an empty store."""

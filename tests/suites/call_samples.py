@@ -1,4 +1,4 @@
-"""Sample calls in each state, and the types of checks of a store of calls."""
+"""Sample calls in each state, and the types of the checks for stores of calls."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -15,14 +15,14 @@ CallStoreCheck: TypeAlias = Callable[[OpenCallStore], Awaitable[None]]
 
 
 def a_call(call_id: str = "call_1", **changes: Any) -> CallRecord:
-    """Return a call that is ready, began at 100 and expires at 200, but for ``changes``."""
+    """Return a ready call that began at 100 and expires at 200, with ``changes``."""
     call = CallRecord(call_id, "pick_card", '{"count": 5}', 100.0, 200.0)
     place = {"principal": "somebody", "thread": "talk", "node": "n1", "version": "1"}
     return replace(call, **place | changes)
 
 
 def an_end(number: int = 0, **changes: Any) -> RoundRecord:
-    """Return how a round ended that has asked."""
+    """Return the end of a round that asked a question."""
     return replace(RoundRecord(number, f"reply {number}", f"state {number}"), **changes)
 
 

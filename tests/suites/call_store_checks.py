@@ -1,4 +1,4 @@
-"""The suite of stores of calls: one check for each promise of ``CallStore``."""
+"""The suite for stores of calls: one check for each promise of ``CallStore``."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -16,7 +16,7 @@ from tests.suites.expectations import TEXTS, expect, opened, refused, yes
 
 
 async def a_record_that_fails_leaves_nothing(open_store: OpenCallStore) -> None:
-    """All or none: here the second text is not a text."""
+    """The store records all entries or none; here the second entry is no text."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         entries = cast("Mapping[str, str]", {"a": "1", "b": 2})
@@ -30,7 +30,7 @@ async def a_record_that_fails_leaves_nothing(open_store: OpenCallStore) -> None:
 
 
 async def a_lease_names_its_process(open_store: OpenCallStore) -> None:
-    """However it was taken, and until it is released."""
+    """The lease has its process from the first moment until its release, however it was taken."""
     async with opened(open_store) as store:
         here = store.processes.name
         await store.open_round("new", 0, "a", 100.0, 110.0, new=a_call("new"))
@@ -47,7 +47,7 @@ async def a_lease_names_its_process(open_store: OpenCallStore) -> None:
 
 
 async def any_text_is_stored(open_store: OpenCallStore) -> None:
-    """NUL characters, every script, lone surrogates, and 4 MB of text come back as they were."""
+    """NUL characters, all scripts, lone surrogates, and 4 MB of text come back unchanged."""
     async with opened(open_store) as store:
         for text in (*TEXTS, "🌊" * 1_000_000):
             name = f"call {text[:20]}"
@@ -72,7 +72,7 @@ async def any_text_is_stored(open_store: OpenCallStore) -> None:
 
 
 async def calls_are_chosen_by_any_text(open_store: OpenCallStore) -> None:
-    """Every script, NUL characters and lone surrogates are texts like others."""
+    """All scripts, NUL characters and lone surrogates can be used in filters."""
     async with opened(open_store) as store:
         for text in TEXTS:
             await store.begin(a_call(f"{text[:20]} call", tool=text))
@@ -81,10 +81,10 @@ async def calls_are_chosen_by_any_text(open_store: OpenCallStore) -> None:
             expect([each.call_id for each in found], [f"{text[:20]} call"], "it is found by both")
 
 
-async def a_worker_records_nothing_where_another_was_given_other_answers(
+async def a_worker_with_outdated_answers_records_nothing(
     open_store: OpenCallStore,
 ) -> None:
-    """It was suspended before it had recorded anything; of a round that is over, anything may come."""
+    """A worker was suspended before its first record. A round that is over accepts any record."""
     async with opened(open_store) as store:
         await begun(store)
         opening = store.open_round
@@ -106,8 +106,8 @@ async def a_worker_records_nothing_where_another_was_given_other_answers(
         expect(found, {"more": "late"}, "what has happened is recorded, also late")
 
 
-async def of_many_at_once_one_is_first(open_store: OpenCallStore) -> None:
-    """Twenty tasks race for a step, an answer, and a round, which its winner ends."""
+async def of_simultaneous_writers_exactly_one_wins(open_store: OpenCallStore) -> None:
+    """Twenty tasks race for a step, an answer, and a round; the winner of the round ends it."""
     texts: list[str] = []
     answers: list[str] = []
     leased: list[str] = []
@@ -131,8 +131,8 @@ async def of_many_at_once_one_is_first(open_store: OpenCallStore) -> None:
         expect(len(await store.entries("call_1", 0)), 21, "no task's own entry is lost")
 
 
-async def a_cancelled_record_is_there_or_not(open_store: OpenCallStore) -> None:
-    """Cancelling at any moment leaves all entries or none, and the store in order."""
+async def a_cancelled_record_is_complete_or_absent(open_store: OpenCallStore) -> None:
+    """A cancellation at any moment leaves all entries or none, and a usable store."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         for number in range(20):
@@ -149,8 +149,8 @@ async def a_cancelled_record_is_there_or_not(open_store: OpenCallStore) -> None:
         expect(await store.record("call_1", 1, {"c": "3"}), {"c": "3"}, "the store still works")
 
 
-async def a_closed_store_refuses(open_store: OpenCallStore) -> None:
-    """Closing twice is harmless; using it afterwards is not."""
+async def a_closed_call_store_refuses_operations(open_store: OpenCallStore) -> None:
+    """Closing the store twice is harmless; operations on a closed store fail."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         await store.close()
@@ -163,11 +163,11 @@ CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
     a_lease_names_its_process,
     any_text_is_stored,
     calls_are_chosen_by_any_text,
-    a_worker_records_nothing_where_another_was_given_other_answers,
+    a_worker_with_outdated_answers_records_nothing,
     each_operation_does_what_the_model_does,
     *CALL_PROGRAM_CHECKS.values(),
-    of_many_at_once_one_is_first,
-    a_cancelled_record_is_there_or_not,
-    a_closed_store_refuses,
+    of_simultaneous_writers_exactly_one_wins,
+    a_cancelled_record_is_complete_or_absent,
+    a_closed_call_store_refuses_operations,
 )
-"""Each needs the store opened once."""
+"""The checks that open a store once."""

@@ -1,4 +1,4 @@
-"""Threads and processes that work on one store at the same time, for the checks that need them."""
+"""Runs work on one store in several threads or processes at the same time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ import anyio.to_thread
 S = TypeVar("S")
 R = TypeVar("R")
 Work: TypeAlias = Callable[[Callable[[], S], str, Callable[[Any], None]], Awaitable[None]]
-"""Gets the function that opens a store, its own name, and a function to report with."""
+"""Receives the function that opens a store, a name, and a function that reports a value."""
 
-# A child that is forked from this process would share its threads. A server that forks imports what
-# the children need once for all of them; where there is none, each imports it.
+# A process forked from this one would share its threads. Children therefore come from a fork
+# server, which imports their modules once. On a system without fork servers, each child imports the
+# modules.
 _PROCESSES = (
     multiprocessing.get_context("forkserver")
     if "forkserver" in multiprocessing.get_all_start_methods()
@@ -32,16 +33,17 @@ _PRELOADED = [
 
 
 class Child:
-    """A process that opens a store, works when :meth:`go` is called, and reports what it sees."""
+    """A process that opens a store, starts its work when :meth:`go` is called, and reports values."""
 
     def __init__(self, work: Work[S], open_store: Callable[[], S], name: str) -> None:
         _PROCESSES.set_forkserver_preload(_PRELOADED)
         self._pipe, theirs = _PROCESSES.Pipe()
         self._process = _PROCESSES.Process(target=_live, args=(theirs, work, open_store, name))
         self._process.start()
-        theirs.close()  # the end of the process is then the end of the pipe
+        theirs.close()  # so that the pipe ends when the process ends
 
     async def receive(self) -> Any:  # whatever the work reports
+        """the type depends on the work"""
         return await anyio.to_thread.run_sync(self._pipe.recv, abandon_on_cancel=True)
 
     async def ready(self) -> None:
@@ -72,7 +74,7 @@ async def in_threads(
     open_store: Callable[[], S],
     names: Sequence[str],
 ) -> list[R]:
-    """Do ``work`` under each name at once, in threads with an event loop each."""
+    """Run ``work`` once for each name, in threads with separate event loops."""
     with ThreadPoolExecutor(len(names)) as threads:
         running = [threads.submit(anyio.run, work, open_store, name) for name in names]
         return [await anyio.to_thread.run_sync(one.result) for one in running]
@@ -83,7 +85,7 @@ async def in_processes(
     open_store: Callable[[], S],
     names: Sequence[str],
 ) -> list[R]:
-    """Do ``work`` under each name at once, in processes; all of it must be picklable."""
+    """Run ``work`` once for each name, in processes; all arguments must be picklable."""
     processes = [Child(partial(_work_and_report, work), open_store, name) for name in names]
     for process in processes:
         await process.ready()
@@ -98,7 +100,7 @@ async def in_processes(
 async def killed_in_mid_work(
     work: Work[S], open_store: Callable[[], S], name: str, *, after: int
 ) -> int:
-    """Kill a process that reports numbers once it has reported ``after``; return the last."""
+    """Kill a process after it has reported ``after`` or a later number; return its last number."""
     process = Child(work, open_store, name)
     await process.ready()
     process.go()

@@ -1,7 +1,7 @@
-"""The suite of engines: one check for each promise of ``Engine``.
+"""The suite for engines: one check for each promise of ``Engine``.
 
-A check opens an engine that has nothing to do, raises ``AssertionError`` with the broken promise,
-and waits for what must happen; how long that takes is the engine's affair.
+A check opens an idle engine, and raises ``AssertionError`` with the broken promise. A check waits
+for an event however long the engine takes.
 """
 
 import time
@@ -17,7 +17,7 @@ EngineCheck: TypeAlias = Callable[[OpenEngine], Awaitable[None]]
 
 
 async def a_wake_is_advanced(open_engine: OpenEngine) -> None:
-    """Whether it comes before a worker does, or after."""
+    """The wake may come before or after the worker."""
     worker = Worker()
     async with opened(open_engine) as engine:
         await engine.wake(a_wake("early"))
@@ -28,7 +28,7 @@ async def a_wake_is_advanced(open_engine: OpenEngine) -> None:
 
 
 async def the_same_wake_is_one_wake(open_engine: OpenEngine) -> None:
-    """It is advanced as often as it was given, at most."""
+    """The engine advances it at most as often as it was given."""
     worker, given = Worker(), 3
     async with opened(open_engine) as engine:
         for _ in range(given):
@@ -41,7 +41,7 @@ async def the_same_wake_is_one_wake(open_engine: OpenEngine) -> None:
 
 
 async def a_call_is_advanced_again_if_it_is_woken_meanwhile(open_engine: OpenEngine) -> None:
-    """Not at the same time in one worker, and after the last of the wakes."""
+    """One worker never runs two advances of a call at once; another advance follows the last wake."""
     worker = Worker(is_open=False)
     async with opened(open_engine) as engine, working(engine, worker.advance):
         await engine.wake(a_wake("c", "0"))
@@ -56,8 +56,8 @@ async def a_call_is_advanced_again_if_it_is_woken_meanwhile(open_engine: OpenEng
         expect(worker.most["call c"], 1, "one advance of a call at a time in a worker")
 
 
-async def another_time_is_another_wake(open_engine: OpenEngine) -> None:
-    """Of the same turn: also while the call is advanced for the one before it."""
+async def a_wake_with_another_time_is_another_wake(open_engine: OpenEngine) -> None:
+    """The same holds for another time of the same turn, even if the call is being advanced."""
     worker = Worker(is_open=False)
     async with opened(open_engine) as engine, working(engine, worker.advance):
         await engine.wake(a_wake("c"))
@@ -72,8 +72,8 @@ async def another_time_is_another_wake(open_engine: OpenEngine) -> None:
         await worker.until_times("c", 3, "woken at another time when it was advanced before")
 
 
-async def an_advance_that_fails_comes_again(open_engine: OpenEngine) -> None:
-    """The same wake, until it succeeds."""
+async def a_failed_advance_is_retried(open_engine: OpenEngine) -> None:
+    """The engine repeats the same wake until the advance succeeds."""
     worker = Worker()
     worker.failing["c"] = [ValueError("once")]
     async with opened(open_engine) as engine, working(engine, worker.advance):
@@ -82,8 +82,8 @@ async def an_advance_that_fails_comes_again(open_engine: OpenEngine) -> None:
         expect({wake.turn for wake in worker.begun}, {"7"}, "the same wake")
 
 
-async def an_interrupted_advance_comes_again(open_engine: OpenEngine) -> None:
-    """To another worker, when its own has ended; so does what came meanwhile."""
+async def an_interrupted_advance_is_retried(open_engine: OpenEngine) -> None:
+    """If a worker ends, another worker gets its wakes, including wakes that arrived meanwhile."""
     first, second = Worker(is_open=False), Worker()
     async with opened(open_engine) as engine:
         async with working(engine, first.advance):
@@ -95,8 +95,8 @@ async def an_interrupted_advance_comes_again(open_engine: OpenEngine) -> None:
             await second.until_times("d", 1, "the second call comes again")
 
 
-async def any_text_is_a_name(open_engine: OpenEngine) -> None:
-    """Of a call, and of a wake."""
+async def any_text_may_name_a_call_or_wake(open_engine: OpenEngine) -> None:
+    """Calls and wakes may have any text as their name."""
     worker = Worker()
     given = {(name, name) for name in ODD}
     async with opened(open_engine) as engine:
@@ -108,18 +108,20 @@ async def any_text_is_a_name(open_engine: OpenEngine) -> None:
         expect(found, given, "the names")
 
 
-async def a_call_that_was_advanced_is_woken_again(open_engine: OpenEngine) -> None:
-    """By a wake of another name, whatever became of those before it."""
+async def an_advanced_call_can_be_woken_again(open_engine: OpenEngine) -> None:
+    """A wake of another name comes through, whatever happened to earlier wakes."""
     worker = Worker()
     async with opened(open_engine) as engine, working(engine, worker.advance):
         for turn in ("0", "1"):
             await engine.wake(a_wake("c", turn))
             await worker.until_turn("c", turn, "woken when it was advanced before")
-            await engine.wake(a_wake("c", turn))  # the same wake, which may be too late
+            await engine.wake(
+                a_wake("c", turn)
+            )  # a repetition of the same wake, which may come too late
 
 
-async def a_call_that_was_not_woken_is_found(open_engine: OpenEngine) -> None:
-    """The engine was down when the call began: the store has it, and periodic work wakes it."""
+async def periodic_work_finds_a_call_without_a_wake(open_engine: OpenEngine) -> None:
+    """The engine was down when the call began. The store has the call, and periodic work wakes it."""
     worker = Worker()
     down = open_engine()
     await down.close()
@@ -132,10 +134,10 @@ async def a_call_that_was_not_woken_is_found(open_engine: OpenEngine) -> None:
         await worker.until_times("c", 1, "found by periodic work")
 
 
-async def a_restored_engine_goes_on(open_engine: OpenEngine) -> None:
-    """It is given wakes that are long done; what it never had of the store, periodic work wakes.
+async def a_restored_engine_continues(open_engine: OpenEngine) -> None:
+    """The engine gets old wakes again; periodic work wakes the calls that the engine does not know.
 
-    That stands for a loss: no check can take from an engine what it has.
+    The old wakes stand for a restored backup: no check can remove data from an engine.
     """
     worker = Worker()
     async with opened(open_engine) as lost, working(lost, worker.advance):
@@ -149,8 +151,8 @@ async def a_restored_engine_goes_on(open_engine: OpenEngine) -> None:
             await worker.until_turn("c", "3", "what the restored engine has lost")
 
 
-async def the_backlog_says_what_there_is_to_do(open_engine: OpenEngine) -> None:
-    """Wakes before their time included."""
+async def the_backlog_counts_pending_wakes(open_engine: OpenEngine) -> None:
+    """The backlog includes wakes before their time."""
     worker = Worker(is_open=False)
     async with opened(open_engine) as engine:
         expect((await engine.backlog()).waiting, 0, "nothing to do")
@@ -163,8 +165,8 @@ async def the_backlog_says_what_there_is_to_do(open_engine: OpenEngine) -> None:
             expect((backlog.waiting, backlog.running), (1, 1), "one waits, and one runs")
 
 
-async def a_closed_engine_refuses(open_engine: OpenEngine) -> None:
-    """With a ``StoreError``; closing it again does nothing."""
+async def a_closed_engine_refuses_operations(open_engine: OpenEngine) -> None:
+    """Operations raise a ``StoreError``; closing the engine again has no effect."""
     engine = open_engine()
     await engine.close()
     await engine.close()
@@ -177,15 +179,15 @@ ENGINE_CHECKS: tuple[EngineCheck, ...] = (
     a_wake_is_advanced,
     the_same_wake_is_one_wake,
     a_call_is_advanced_again_if_it_is_woken_meanwhile,
-    another_time_is_another_wake,
-    an_advance_that_fails_comes_again,
-    an_interrupted_advance_comes_again,
-    any_text_is_a_name,
-    a_call_that_was_advanced_is_woken_again,
-    a_call_that_was_not_woken_is_found,
-    a_restored_engine_goes_on,
+    a_wake_with_another_time_is_another_wake,
+    a_failed_advance_is_retried,
+    an_interrupted_advance_is_retried,
+    any_text_may_name_a_call_or_wake,
+    an_advanced_call_can_be_woken_again,
+    periodic_work_finds_a_call_without_a_wake,
+    a_restored_engine_continues,
     *ENGINE_LIMIT_CHECKS,
-    the_backlog_says_what_there_is_to_do,
-    a_closed_engine_refuses,
+    the_backlog_counts_pending_wakes,
+    a_closed_engine_refuses_operations,
 )
 """One check for each promise of ``Engine``."""

@@ -1,4 +1,4 @@
-"""Checks of engines: what each worker takes, in which order, and how many at a time."""
+"""Checks of engines: which wakes a worker takes, in which order, and how many at a time."""
 
 from collections.abc import Awaitable, Callable
 
@@ -6,8 +6,8 @@ from tests.suites.engine_samples import OpenEngine, Worker, a_wake, working
 from tests.suites.expectations import expect, opened
 
 
-async def a_worker_takes_what_it_has(open_engine: OpenEngine) -> None:
-    """Only its tools, and of those only the versions that it has."""
+async def a_worker_takes_only_its_tools_and_versions(open_engine: OpenEngine) -> None:
+    """A worker takes only its own tools, in its own versions."""
     old, new = Worker(), Worker()
     async with opened(open_engine) as engine:
         await engine.wake(a_wake("unknown", tool="missing"))
@@ -21,8 +21,8 @@ async def a_worker_takes_what_it_has(open_engine: OpenEngine) -> None:
             await old.until_times("old", 1, "the version of the old worker")
 
 
-async def a_limit_holds(open_engine: OpenEngine) -> None:
-    """For all calls of a worker, whichever tools and versions they need."""
+async def a_worker_keeps_its_limit(open_engine: OpenEngine) -> None:
+    """The limit holds for all calls of a worker together, of any tool and version."""
     worker = Worker(is_open=False)
     async with opened(open_engine) as engine:
         for number, version in enumerate(("", "1", "", "1", "1", "")):
@@ -34,8 +34,8 @@ async def a_limit_holds(open_engine: OpenEngine) -> None:
         worker.ran_at_most(2, "all", "no more than the worker may")
 
 
-async def a_call_that_waits_for_a_person_holds_no_limit(open_engine: OpenEngine) -> None:
-    """It has no wake; many such calls leave the workers to the others."""
+async def a_call_that_waits_for_a_user_uses_no_capacity(open_engine: OpenEngine) -> None:
+    """A waiting call has no wake, so many waiting calls leave the workers to the others."""
     worker = Worker()
     async with opened(open_engine) as engine, working(engine, worker.advance, concurrency=1):
         for number in range(20):
@@ -45,8 +45,7 @@ async def a_call_that_waits_for_a_person_holds_no_limit(open_engine: OpenEngine)
 
 
 ENGINE_LIMIT_CHECKS: tuple[Callable[[OpenEngine], Awaitable[None]], ...] = (
-    a_worker_takes_what_it_has,
-    a_limit_holds,
-    a_call_that_waits_for_a_person_holds_no_limit,
+    a_worker_takes_only_its_tools_and_versions,
+    a_worker_keeps_its_limit,
+    a_call_that_waits_for_a_user_uses_no_capacity,
 )
-"""All of them."""

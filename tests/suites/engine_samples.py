@@ -1,4 +1,4 @@
-"""Samples for the checks of engines: wakes, workers that record, and waiting for what must happen."""
+"""Samples for the checks of engines: wakes, workers that record, and waits for conditions."""
 
 import asyncio
 from collections import Counter
@@ -15,7 +15,7 @@ OpenEngine: TypeAlias = Callable[[], Engine]
 """Opens an engine."""
 
 PATIENCE = 120.0
-"""Seconds after which what has not happened does not happen any more."""
+"""Seconds after which a check gives up waiting for an event."""
 
 ODD = (
     "\0",
@@ -31,7 +31,7 @@ ODD = (
     "\U0001f642" * 200,
     "\U0001f642" * 199 + "x",
 )
-"""Names that a database, an address or a pattern may read as something else."""
+"""Names that a database, an address or a pattern may misread."""
 
 TOOLS: Mapping[str, str] = {"a": "1", "b": "1"}
 
@@ -43,7 +43,7 @@ def a_wake(
 
 
 class Changes:
-    """Lets a check wait until something has happened."""
+    """Lets a check wait for a condition."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
@@ -52,7 +52,6 @@ class Changes:
         self._changed.set()
 
     async def until(self, condition: Callable[[], bool], promise: str) -> None:
-        """Wait until ``condition`` holds."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while not condition():
@@ -63,14 +62,14 @@ class Changes:
 
 
 class Worker(Changes):
-    """An advance that records what it is called with, and does what a check lets it do.
+    """A worker whose advances record their wakes, and behave as the check demands.
 
     Attributes:
-        begun: the wakes of all advances, in the order in which they began.
-        running: the wakes of those that run.
-        most: the most that ran at once, by what they have in common.
-        failing: what the advances of a call raise, one after the other, by its name.
-        gate: advances wait here until it is set.
+        begun: the wakes of all advances, in their order of start.
+        running: the wakes of running advances.
+        most: maximum number of advances that ran at once, by shared property.
+        failing: exceptions that the advances of a call raise, in order, by the call's name.
+        gate: advances wait until this is set.
     """
 
     def __init__(self, *, is_open: bool = True) -> None:
@@ -131,12 +130,12 @@ async def working(
     finally:
         await cancel_and_wait([worker])
         if not worker.cancelled():
-            worker.result()  # raises
+            worker.result()  # raises the worker's exception
 
 
 @asynccontextmanager
 async def waking(engine: Engine, overdue: Wake) -> AsyncGenerator[None]:
-    """Wake what is overdue, again and again, inside the block: periodic work over a store."""
+    """Wake ``overdue`` repeatedly within the block, as the periodic work over a store does."""
     wake = partial(engine.wake, overdue)
     periodic = asyncio.ensure_future(run_every(SystemClock(), 0.2, "overdue", wake))
     try:

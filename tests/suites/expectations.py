@@ -1,9 +1,10 @@
-"""Expectations of the checks of all stores: they open a store, and report which promise is broken.
+"""Helpers that open a store for a check, and report which promise is broken.
 
-A check gets a function that opens an empty store, and closes the store that it has opened. A check of
-threads or processes opens the same store more than once: its function opens the same data every time,
-and is picklable, such as ``functools.partial(anabranch.stores.open_store, url)``. A check raises
-``AssertionError`` with the broken promise. No check reads a clock: times are constants.
+A check receives a function that opens an empty store, and closes each store that it opens. A check
+with threads or processes opens the same store more than once. Its function opens the same data
+every time and is picklable, such as ``functools.partial(anabranch.stores.open_store, url)``. A
+check raises ``AssertionError`` with the broken promise. No check reads a clock: times are
+constants.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -26,7 +27,7 @@ TEXTS: Sequence[str] = (
 
 
 def expect(found: object, wanted: object, promise: str) -> None:
-    """Compare, and say which promise is broken if the two differ."""
+    """Compare two values, and name the broken promise if they differ."""
     if found != wanted:
         raise AssertionError(f"{promise}: found {found!r}, expected {wanted!r}")
 
@@ -40,7 +41,7 @@ def no(found: object, promise: str) -> None:
 
 
 class Closable(Protocol):
-    """A store of any kind."""
+    """A store of any kind, which can be closed."""
 
     async def close(self) -> None: ...
 

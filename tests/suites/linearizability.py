@@ -1,7 +1,7 @@
-"""Several clients on one store, and the search for an order that explains what they saw.
+"""Runs several clients on one store, and searches for an order that explains their results.
 
-A store is linearizable if some order of the operations, one after the other, explains every result;
-the order must agree with time.
+A store is linearizable if some sequential order of the operations explains every result. The order
+must agree with time.
 """
 
 import copy
@@ -18,7 +18,7 @@ from tests.suites.expectations import opened, yes
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One call of a method of a store."""
+    """One call of a store's method."""
 
     method: str
     arguments: tuple[Any, ...] = ()
@@ -27,7 +27,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a client saw: an operation, when it began and ended (in ticks), and what it returned."""
+    """An operation as a client saw it: its start and end (in ticks), and its result."""
 
     operation: Operation
     began: int
@@ -42,9 +42,9 @@ class Model(Protocol):
 async def run_clients(
     stores: Sequence[object], clients: Sequence[Sequence[Operation]]
 ) -> list[Seen]:
-    """Let clients work at the same time, each on its operations in turn; return what they saw.
+    """Let clients work at the same time, each on a list of operations; return the results.
 
-    Client ``n`` uses store ``n`` modulo their number.
+    Client ``n`` uses store ``n`` modulo the number of stores.
     """
     seen: list[Seen] = []
     ticks = 0
@@ -71,7 +71,7 @@ async def run_clients(
 
 
 async def compare(store: object, model: Model, program: Sequence[Operation], where: str) -> None:
-    """Do a program in a store and in its model, one operation after the other."""
+    """Run a program in a store and in its model, one operation after the other, and compare the results."""
     for seen in await run_clients([store], [program]):
         wanted = model.do(seen.operation)
         yes(
@@ -83,7 +83,7 @@ async def compare(store: object, model: Model, program: Sequence[Operation], whe
 def checks_of(
     programs: Mapping[str, Sequence[Operation]], model: Callable[[], Model]
 ) -> Mapping[str, Callable[[Callable[[], Any]], Awaitable[None]]]:
-    """Return the checks that a new store does in each program what its model does."""
+    """Return one check for each program, which compares a new store with its model."""
 
     def check_of(name: str, program: Sequence[Operation]) -> Any:
         async def check(open_store: Callable[[], Any]) -> None:
@@ -99,7 +99,7 @@ def checks_of(
 async def run_phases(
     stores: Sequence[object], *phases: Sequence[Sequence[Operation]]
 ) -> list[Seen]:
-    """Let clients work in several phases, each of which begins when the one before has ended."""
+    """Run clients in several phases; each phase starts when the one before has ended."""
     seen: list[Seen] = []
     for phase in phases:
         latest = seen[-1].ended if seen else 0
@@ -111,9 +111,9 @@ async def run_phases(
 
 
 def explains(model: Model, seen: Sequence[Seen]) -> bool:
-    """Whether some order of the operations explains every result (linearizability).
+    """Return whether some sequential order of the operations explains every result.
 
-    The order must agree with time: what had ended before another began comes first.
+    The order must agree with time: an operation that ended before another began comes first.
     """
     if not seen:
         return True
@@ -129,15 +129,15 @@ def explains(model: Model, seen: Sequence[Seen]) -> bool:
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two results of a method of a store are the same, with all that they hold.
+    """Return whether two results of a store's method are equal, including nested values.
 
-    The order of entries is a promise; that of an inbox is none.
+    A store promises the order of entries, but no order of an inbox.
     """
     return _whole(left) == _whole(right)
 
 
 def _whole(result: object) -> object:
-    """Return a result with what is not compared otherwise, such as the lease on a call."""
+    """Return a result with values that ``==`` ignores, such as the lease on a call."""
     if isinstance(result, CallRecord):
         return result, result.asked, result.lease
     if isinstance(result, RoundRecord):

@@ -1,4 +1,4 @@
-"""The suite of stores of memories: one check for each promise of ``MemoryStore``."""
+"""The suite for stores of memories: one check for each promise of ``MemoryStore``."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
@@ -51,8 +51,8 @@ def _ids(memories: Sequence[Memory]) -> str:
     return " ".join(memory.id for memory in memories)
 
 
-async def a_memory_is_found_as_it_was_added(open_store: OpenMemoryStore) -> None:
-    """With all that it has; what is unknown is not found."""
+async def a_memory_is_read_as_it_was_added(open_store: OpenMemoryStore) -> None:
+    """All fields come back; an unknown memory is not found."""
     async with opened(open_store) as store:
         rich = _a_memory(
             "rich",
@@ -73,8 +73,8 @@ async def a_memory_is_found_as_it_was_added(open_store: OpenMemoryStore) -> None
         no(await store.forget("unknown"), "nothing is forgotten")
 
 
-async def a_content_is_in_its_scope_once(open_store: OpenMemoryStore) -> None:
-    """Whatever its case and white space; another scope may have it as well."""
+async def a_scope_has_each_content_once(open_store: OpenMemoryStore) -> None:
+    """Case and white space make no difference; another scope may have the same content."""
     async with opened(open_store) as store:
         first = _a_memory("first", "Say  it\nonce")
         await store.add([first])
@@ -87,7 +87,7 @@ async def a_content_is_in_its_scope_once(open_store: OpenMemoryStore) -> None:
 
 
 async def the_newest_memory_comes_first(open_store: OpenMemoryStore) -> None:
-    """In the order of adding, of those that the filter lets through."""
+    """Memories come in the order of their addition, if the filter accepts them."""
     async with opened(open_store) as store:
         await store.add([_a_memory("a"), _a_memory("b", prior=0.5), _a_memory("c", scope=_TEAM)])
         await store.add([_a_memory("d", scope=_THEIRS)])
@@ -99,7 +99,7 @@ async def the_newest_memory_comes_first(open_store: OpenMemoryStore) -> None:
 
 
 async def words_find_memories(open_store: OpenMemoryStore) -> None:
-    """In any text of theirs, whatever the ending; the more relevant comes first."""
+    """Each text of a memory is searched, with any word ending; the more relevant memory comes first."""
     async with opened(open_store) as store:
         await store.add(
             [
@@ -120,7 +120,7 @@ async def words_find_memories(open_store: OpenMemoryStore) -> None:
 
 
 async def a_phrase_finds_its_memory_in_any_script(open_store: OpenMemoryStore) -> None:
-    """Also without spaces, beside Latin words, and however its letters are encoded."""
+    """Scripts without spaces work, also next to Latin words, and in any Unicode normalization."""
     texts = {
         "chinese": "重启docker容器之前请先备份数据库",
         "japanese": "サーバーを再起動する前にバックアップを取る",
@@ -152,7 +152,7 @@ async def a_phrase_finds_its_memory_in_any_script(open_store: OpenMemoryStore) -
 
 
 async def a_rare_word_counts_for_more(open_store: OpenMemoryStore) -> None:
-    """A memory with the word that few have comes before those with the word that many have."""
+    """A memory with a rare word comes before memories with a common word."""
     async with opened(open_store) as store:
         await store.add([_a_memory(f"{n}", f"A build of part {n}") for n in range(50)])
         await store.add([_a_memory("rare", "A linker of parts")])
@@ -161,8 +161,8 @@ async def a_rare_word_counts_for_more(open_store: OpenMemoryStore) -> None:
         expect(len(found), 3, "the others follow")
 
 
-async def a_search_sees_only_what_it_may(open_store: OpenMemoryStore) -> None:
-    """However many others there are: what the filter excludes takes no place."""
+async def a_search_sees_only_memories_that_its_filter_accepts(open_store: OpenMemoryStore) -> None:
+    """Memories that the filter excludes take no place in the results, however many there are."""
     async with opened(open_store) as store:
         await store.add([_a_memory("ours", "Deploy on Fridays")])
         await store.add([_a_memory("weak", "Deploy with care", prior=0.5)])
@@ -174,7 +174,7 @@ async def a_search_sees_only_what_it_may(open_store: OpenMemoryStore) -> None:
 
 
 async def votes_move_the_confidence(open_store: OpenMemoryStore) -> None:
-    """All count, also those at the same time; the filter uses what they have made of it."""
+    """All votes count, also simultaneous votes; the filter uses the new confidence."""
     async with opened(open_store) as store:
         await store.add([_a_memory("m", "Ship it")])
         async with anyio.create_task_group() as group:
@@ -192,7 +192,7 @@ async def votes_move_the_confidence(open_store: OpenMemoryStore) -> None:
 
 
 async def a_voter_has_one_vote(open_store: OpenMemoryStore) -> None:
-    """On each memory: another one takes its place, also at the same time, and by what is learned."""
+    """A second vote on a memory replaces the first, also if both are simultaneous or part of learning."""
     async with opened(open_store) as store:
         await store.add([_a_memory("m", helpful=2), _a_memory("n")])
         async with anyio.create_task_group() as group:
@@ -220,8 +220,8 @@ async def a_voter_has_one_vote(open_store: OpenMemoryStore) -> None:
         expect(await store.rate("m", helpful=False, voter="Zoë; --"), voted, "votes are forgotten")
 
 
-async def what_is_forgotten_is_gone(open_store: OpenMemoryStore) -> None:
-    """From every search; and may be learned again."""
+async def a_forgotten_memory_is_gone(open_store: OpenMemoryStore) -> None:
+    """A forgotten memory is in no search, and can be learned again."""
     async with opened(open_store) as store:
         await store.add([_a_memory("m", "Lock the door")])
         yes(await store.forget("m"), "it existed")
@@ -233,7 +233,7 @@ async def what_is_forgotten_is_gone(open_store: OpenMemoryStore) -> None:
 
 
 async def a_branch_is_queued_once(open_store: OpenMemoryStore) -> None:
-    """Also when the work on it has ended; after a month that is forgotten."""
+    """A branch is not queued again after the work on it has ended; after a month, the store forgets it."""
     async with opened(open_store) as store:
         yes(await store.queue(_queued("br_1")), "it is new")
         no(await store.queue(_queued("br_1", 200.0)), "it is queued already")
@@ -249,8 +249,8 @@ async def a_branch_is_queued_once(open_store: OpenMemoryStore) -> None:
         expect(await store.waiting(), 1, "what no one has learned from is deleted, too")
 
 
-async def a_lease_is_one_workers(open_store: OpenMemoryStore) -> None:
-    """Until it ends; the branch that has waited longest comes first."""
+async def a_lease_belongs_to_one_worker(open_store: OpenMemoryStore) -> None:
+    """A lease lasts until its end; the branch that has waited longest is leased first."""
     async with opened(open_store) as store:
         await store.queue(_queued("late", 120.0))
         await store.queue(_queued("early", 110.0))
@@ -266,8 +266,8 @@ async def a_lease_is_one_workers(open_store: OpenMemoryStore) -> None:
         expect(await store.find("m"), None, "nothing is written")
 
 
-async def what_is_learned_is_added_once(open_store: OpenMemoryStore) -> None:
-    """With the end of the work, all or nothing: with the votes, and in the place of the old."""
+async def a_lesson_is_added_once(open_store: OpenMemoryStore) -> None:
+    """One transaction ends the work, adds memories, counts votes and replaces old memories."""
     async with opened(open_store) as store:
         await store.add([_a_memory("known"), _a_memory("wrong"), _a_memory("old", "Say it")])
         await store.queue(_queued("br_1"))
@@ -290,8 +290,8 @@ async def what_is_learned_is_added_once(open_store: OpenMemoryStore) -> None:
         expect(await store.find("known"), _a_memory("known", helpful=1), "nor voted")
 
 
-async def a_branch_is_tried_again(open_store: OpenMemoryStore) -> None:
-    """Not before its time; and not at all when it is given up."""
+async def a_failed_branch_is_retried(open_store: OpenMemoryStore) -> None:
+    """A branch is retried after its pause, and never once it is given up."""
     async with opened(open_store) as store:
         await store.queue(_queued("br_1"))
         await store.lease("me", 100.0, 500.0)
@@ -303,8 +303,8 @@ async def a_branch_is_tried_again(open_store: OpenMemoryStore) -> None:
         no(await store.queue(_queued("br_1", 400.0)), "it was queued once")
 
 
-async def of_many_workers_each_has_its_own(open_store: OpenMemoryStore) -> None:
-    """No branch is leased to two at the same time, and none is left."""
+async def simultaneous_workers_lease_different_branches(open_store: OpenMemoryStore) -> None:
+    """No branch is leased to two workers at once, and each branch is leased."""
     async with opened(open_store) as store:
         for number in range(20):
             await store.queue(_queued(f"br_{number}", 100.0 + number))
@@ -320,8 +320,8 @@ async def of_many_workers_each_has_its_own(open_store: OpenMemoryStore) -> None:
         expect(sorted(leased), sorted(f"br_{n}" for n in range(20)), "each was leased once")
 
 
-async def a_closed_memory_store_refuses(open_store: OpenMemoryStore) -> None:
-    """Closing twice is harmless; using it afterwards is not."""
+async def a_closed_memory_store_refuses_operations(open_store: OpenMemoryStore) -> None:
+    """Closing the store twice is harmless; operations on a closed store fail."""
     async with opened(open_store) as store:
         await store.add([_a_memory("m")])
         await store.close()
@@ -334,21 +334,21 @@ def _name(branch: QueuedBranch | None) -> str | None:
 
 
 MEMORY_STORE_CHECKS: tuple[MemoryStoreCheck, ...] = (
-    a_memory_is_found_as_it_was_added,
-    a_content_is_in_its_scope_once,
+    a_memory_is_read_as_it_was_added,
+    a_scope_has_each_content_once,
     the_newest_memory_comes_first,
     words_find_memories,
     a_phrase_finds_its_memory_in_any_script,
     a_rare_word_counts_for_more,
-    a_search_sees_only_what_it_may,
+    a_search_sees_only_memories_that_its_filter_accepts,
     votes_move_the_confidence,
     a_voter_has_one_vote,
-    what_is_forgotten_is_gone,
+    a_forgotten_memory_is_gone,
     a_branch_is_queued_once,
-    a_lease_is_one_workers,
-    what_is_learned_is_added_once,
-    a_branch_is_tried_again,
-    of_many_workers_each_has_its_own,
-    a_closed_memory_store_refuses,
+    a_lease_belongs_to_one_worker,
+    a_lesson_is_added_once,
+    a_failed_branch_is_retried,
+    simultaneous_workers_lease_different_branches,
+    a_closed_memory_store_refuses_operations,
 )
-"""Each needs the store opened once."""
+"""The checks that open a store once."""

@@ -1,4 +1,4 @@
-"""The suite of stores of run events; ``run_turn_checks.py`` has the turns."""
+"""The suite for stores of run events; ``run_turn_checks.py`` has the checks of turns."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -18,10 +18,10 @@ RunEventCheck: TypeAlias = Callable[[OpenRunEvents], Awaitable[None]]
 """Checks one promise; raises ``AssertionError`` if it is broken."""
 
 PATIENCE = 60.0
-"""Seconds after which an event that was appended does not come any more."""
+"""Seconds after which a check gives up waiting for an appended event."""
 
 MOST_AT_ONCE = 1_000_000
-"""The most bytes of small events in one batch."""
+"""Maximum bytes of small events in one batch."""
 
 
 def some(*names: str) -> list[bytes]:
@@ -31,7 +31,7 @@ def some(*names: str) -> list[bytes]:
 async def read_from(
     store: RunEvents, run: str, after: int | EventId, count: int
 ) -> list[tuple[int, bytes]]:
-    """Return the first ``count`` events after a number, or an event, each with its number."""
+    """Return the first ``count`` events after a number or an event, each with its number."""
     found: list[tuple[int, bytes]] = []
     with anyio.move_on_after(PATIENCE):
         async with aclosing(store.follow(run, after)) as following:
@@ -43,7 +43,7 @@ async def read_from(
 
 
 async def _ids_in(store: RunEvents, run: str, count: int) -> list[EventId]:
-    """Return the ids of the first ``count`` events, as their readers learn them."""
+    """Return the ids of the first ``count`` events, as readers receive them."""
     found: list[EventId] = []
     with anyio.move_on_after(PATIENCE):
         async with aclosing(store.follow(run, 0)) as following:
@@ -56,7 +56,7 @@ async def _ids_in(store: RunEvents, run: str, count: int) -> list[EventId]:
 
 
 async def missed(store: RunEvents, run: str, after: int | EventId, last: int, promise: str) -> None:
-    """Expect that a reader who comes back with ``after`` learns that it has missed events."""
+    """Expect that a reader who resumes after ``after`` receives the notice of missed events."""
     try:
         found = await read_from(store, run, after, 1)
     except MissedEventsError as error:
@@ -67,7 +67,7 @@ async def missed(store: RunEvents, run: str, after: int | EventId, last: int, pr
 
 
 async def numbers_count_from_one_without_gaps(open_store: OpenRunEvents) -> None:
-    """In each run, in the order of appending."""
+    """Each run has its own numbers, in the order of appending."""
     async with opened(open_store) as store:
         expect(await store.last("r"), 0, "a run without events has the number 0")
         expect(await store.append("r", some("a", "b"), at=1.0), 2, "the number of the last")
@@ -79,8 +79,8 @@ async def numbers_count_from_one_without_gaps(open_store: OpenRunEvents) -> None
         expect(found, [(1, b"a"), (2, b"b"), (3, b"c")], "all, in order")
 
 
-async def a_reader_gets_exactly_what_it_has_missed(open_store: OpenRunEvents) -> None:
-    """Whatever number it comes back with."""
+async def a_reader_gets_exactly_the_events_it_has_missed(open_store: OpenRunEvents) -> None:
+    """A reader may resume after any number."""
     async with opened(open_store) as store:
         for start in range(0, 40, 4):
             await store.append("r", [b"%d" % (start + place) for place in range(4)], at=1.0)
@@ -90,8 +90,8 @@ async def a_reader_gets_exactly_what_it_has_missed(open_store: OpenRunEvents) ->
             expect(found, wanted, f"what follows on {after}")
 
 
-async def a_reader_waits_for_what_comes(open_store: OpenRunEvents) -> None:
-    """A reader who has seen all is given what is appended, also to a run that has just begun."""
+async def a_reader_waits_for_new_events(open_store: OpenRunEvents) -> None:
+    """A reader at the end receives new events, also of a new run."""
     async with opened(open_store) as store:
         found: list[tuple[int, bytes]] = []
 
@@ -106,8 +106,8 @@ async def a_reader_waits_for_what_comes(open_store: OpenRunEvents) -> None:
         expect(found, [(each + 1, b"%d" % each) for each in range(20)], "each once, in order")
 
 
-async def a_slow_reader_holds_up_no_one(open_store: OpenRunEvents) -> None:
-    """It stops reading at the first event; writer and other readers go on, and it misses nothing."""
+async def a_slow_reader_delays_no_one(open_store: OpenRunEvents) -> None:
+    """A slow reader stops at the first event; the writer and other readers continue, and it misses nothing."""
     async with opened(open_store) as store, aclosing(store.follow("r", 0)) as slow:
         await store.append("r", some("first"), at=1.0)
         found = list((await anext(slow))[1])
@@ -123,8 +123,8 @@ async def a_slow_reader_holds_up_no_one(open_store: OpenRunEvents) -> None:
         yes(found == [b"first", *later], "it has missed nothing")
 
 
-async def writers_at_once_get_numbers_of_their_own(open_store: OpenRunEvents) -> None:
-    """Batches of ten writers do not mix, and a reader who was there from the start has all."""
+async def simultaneous_writers_get_different_numbers(open_store: OpenRunEvents) -> None:
+    """Batches of ten writers do not mix, and a reader from the start receives all events."""
     last: dict[str, list[int]] = {}
 
     async def write(store: RunEvents, name: str) -> None:
@@ -144,8 +144,8 @@ async def writers_at_once_get_numbers_of_their_own(open_store: OpenRunEvents) ->
                 expect(own, some(name, name, name), f"the batch that ended with {end}")
 
 
-async def several_runs_are_appended_to_at_once(open_store: OpenRunEvents) -> None:
-    """Each has its own numbers, key and lease; all or none are appended to."""
+async def one_operation_appends_to_several_runs(open_store: OpenRunEvents) -> None:
+    """Each run has its own numbers, key and lease; the store appends to all runs or to none."""
     async with opened(open_store) as store:
         await store.append("b", some("x"), at=1.0)
         turn = running("t", "owner")
@@ -170,7 +170,7 @@ async def several_runs_are_appended_to_at_once(open_store: OpenRunEvents) -> Non
 
 
 async def any_event_is_stored(open_store: OpenRunEvents) -> None:
-    """Any bytes, none at all, and 2 MB of them come back, under any name and key."""
+    """Any bytes, no bytes, and 2 MB come back, under any run name and key."""
     async with opened(open_store) as store:
         for text in TEXTS:
             data = [text.encode("utf-8", "surrogatepass"), b"\x00\xff", b"", b"\xfe" * 2_000_000]
@@ -185,7 +185,7 @@ async def any_event_is_stored(open_store: OpenRunEvents) -> None:
 
 
 async def a_key_finds_the_first_of_its_events(open_store: OpenRunEvents) -> None:
-    """In its run; the first append under a key counts."""
+    """A key belongs to one run; the first append under a key counts."""
     async with opened(open_store) as store:
         await store.append("r", some("a"), at=1.0)
         for new in (
@@ -200,8 +200,8 @@ async def a_key_finds_the_first_of_its_events(open_store: OpenRunEvents) -> None
         expect(await store.find("none", "k"), None, "a run without events has none")
 
 
-async def a_reader_from_nowhere_is_refused(open_store: OpenRunEvents) -> None:
-    """A number that no event has had is not taken for the end."""
+async def a_reader_after_an_unknown_event_is_refused(open_store: OpenRunEvents) -> None:
+    """The store does not mistake a number without an event for the end."""
     async with opened(open_store) as store:
         await missed(store, "none", 1, 0, "a run without events")
         await store.append("r", some("a", "b"), at=1.0)
@@ -209,10 +209,11 @@ async def a_reader_from_nowhere_is_refused(open_store: OpenRunEvents) -> None:
         await missed(store, "r", -1, 2, "before the first number")
 
 
-async def an_id_proves_which_event_it_was(open_store: OpenRunEvents) -> None:
-    """A crash may give its number to another event, as here another run has another one there.
+async def an_id_identifies_its_event_after_a_loss(open_store: OpenRunEvents) -> None:
+    """After a crash, another event may have the same number, as events of another run here.
 
-    One event may be equal where those before it are not: who has read the one has missed the other.
+    An event may equal the event at its number although earlier events differ. A reader with the one
+    id has then missed the other events.
     """
     async with opened(open_store) as store:
         expect(await store.id_of("r"), EventId(0, 0), "that before the first event")
@@ -239,7 +240,7 @@ async def an_id_proves_which_event_it_was(open_store: OpenRunEvents) -> None:
 
 
 async def pruning_deletes_events_of_old_runs(open_store: OpenRunEvents) -> None:
-    """At most so many at once; the numbers go on, and a reader learns what it has missed."""
+    """A call deletes a limited number of events. Numbers continue, and a reader learns of missed events."""
     async with opened(open_store) as store:
         await store.append_all([NewEvents("old", some(*"abcde"), key="k")], at=1.0)
         last = await store.id_of("old")
@@ -265,8 +266,8 @@ async def pruning_deletes_events_of_old_runs(open_store: OpenRunEvents) -> None:
         expect(await store.prune(9.0, 10), 1, "until it has ended")
 
 
-async def a_cancelled_append_is_there_or_not(open_store: OpenRunEvents) -> None:
-    """Cancelling at any moment leaves all events or none, and no gap."""
+async def a_cancelled_append_is_complete_or_absent(open_store: OpenRunEvents) -> None:
+    """A cancellation at any moment leaves all events or none, and no gap."""
     async with opened(open_store) as store:
         for number in range(20):
             async with anyio.create_task_group() as group:
@@ -285,7 +286,7 @@ async def _append(store: RunEvents, number: int) -> None:
 
 
 async def closing_ends_readers(open_store: OpenRunEvents) -> None:
-    """Closing twice is harmless; using the store afterwards, or still reading, is not."""
+    """Closing the store twice is harmless; operations and open reads on a closed store end."""
     async with opened(open_store) as store:
         await store.append("r", some("a"), at=1.0)
         async with aclosing(store.follow("r", 0)) as following:
@@ -311,17 +312,17 @@ async def closing_ends_readers(open_store: OpenRunEvents) -> None:
 
 EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     numbers_count_from_one_without_gaps,
-    a_reader_gets_exactly_what_it_has_missed,
-    a_reader_waits_for_what_comes,
-    a_slow_reader_holds_up_no_one,
-    writers_at_once_get_numbers_of_their_own,
-    several_runs_are_appended_to_at_once,
+    a_reader_gets_exactly_the_events_it_has_missed,
+    a_reader_waits_for_new_events,
+    a_slow_reader_delays_no_one,
+    simultaneous_writers_get_different_numbers,
+    one_operation_appends_to_several_runs,
     any_event_is_stored,
     a_key_finds_the_first_of_its_events,
-    a_reader_from_nowhere_is_refused,
-    an_id_proves_which_event_it_was,
+    a_reader_after_an_unknown_event_is_refused,
+    an_id_identifies_its_event_after_a_loss,
     pruning_deletes_events_of_old_runs,
-    a_cancelled_append_is_there_or_not,
+    a_cancelled_append_is_complete_or_absent,
     closing_ends_readers,
 )
-"""Each needs the store opened once."""
+"""The checks that open a store once."""

@@ -1,4 +1,4 @@
-"""Checks of stores of run events: the unfinished turns of runs, and the leases on them."""
+"""Checks of stores of run events: the unfinished turns of runs, and the leases on turns."""
 
 import math
 from dataclasses import replace
@@ -19,14 +19,14 @@ from tests.suites.run_event_checks import (
 from tests.suites.turn_samples import put_turn, running
 
 MANY = 50_000
-"""Events of one run: more than a store holds of those that have ended."""
+"""Events of one run: more than a store keeps of a finished run."""
 
 READY = replace(running("t"), state=TurnState.READY, owner="")
 ASLEEP = replace(READY, state=TurnState.WAITING, wakes_at=110.0, attempt=2)
 
 
 async def a_turn_begins_once(open_store: OpenRunEvents) -> None:
-    """With its first event, in a run that has no turn; all or nothing."""
+    """A turn begins with its first event, in a run without an unfinished turn; the operation is atomic."""
     async with opened(open_store) as store:
         expect(await store.turn("r"), None, "there is none")
         turn = running("k")
@@ -45,8 +45,8 @@ async def a_turn_begins_once(open_store: OpenRunEvents) -> None:
         expect(await store.turn("s"), None, "another run has another turn")
 
 
-async def a_turn_moves_from_what_was_read(open_store: OpenRunEvents) -> None:
-    """Whichever column differs, another process has changed it; the time only if it is later."""
+async def a_turn_changes_only_from_its_read_state(open_store: OpenRunEvents) -> None:
+    """A difference in any column means that another process changed the turn; a time may only increase."""
     async with opened(open_store) as store:
         no(await store.move("r", READY, ASLEEP), "there is no turn")
         await put_turn(store, "r", ASLEEP)
@@ -69,8 +69,8 @@ async def a_turn_moves_from_what_was_read(open_store: OpenRunEvents) -> None:
         expect(await store.turn("r"), None, "it is gone")
 
 
-async def a_worker_takes_what_waits_for_it(open_store: OpenRunEvents) -> None:
-    """It learns of the turn, and where its events are; of several workers, one does."""
+async def a_worker_takes_a_waiting_turn(open_store: OpenRunEvents) -> None:
+    """A worker receives the turn and the place of its events; only one of several workers gets the turn."""
     async with opened(open_store) as store:
         for turn, version, now, is_taken in (
             (READY, "", 0.0, True),
@@ -95,7 +95,7 @@ async def a_worker_takes_what_waits_for_it(open_store: OpenRunEvents) -> None:
 
 
 async def a_taken_turn_has_its_events(open_store: OpenRunEvents) -> None:
-    """From its first one on, however many follow: who takes it over goes on after them."""
+    """A worker that takes a turn over gets its events from the first, and appends after the last."""
     async with opened(open_store) as store:
         await store.append("r", some("before"), at=99.0)
         turn = running("k")
@@ -111,8 +111,8 @@ async def a_taken_turn_has_its_events(open_store: OpenRunEvents) -> None:
         expect(await read_from(store, "r", 1, 2), [(2, b"x"), (3, b".")], "which can be read")
 
 
-async def a_lease_is_its_owners(open_store: OpenRunEvents) -> None:
-    """Who renews it, also late, and releases it."""
+async def a_lease_on_a_turn_belongs_to_its_owner(open_store: OpenRunEvents) -> None:
+    """The owner renews the lease, also late, and releases it."""
     async with opened(open_store) as store:
         no(await store.renew("r", "a", 120.0), "there is none")
         await put_turn(store, "r", running("t"))
@@ -126,7 +126,7 @@ async def a_lease_is_its_owners(open_store: OpenRunEvents) -> None:
 
 
 async def the_last_events_end_the_turn(open_store: OpenRunEvents) -> None:
-    """As one; from no one but its owner. Other runs go on."""
+    """The last events and the end of the turn are one operation of the owner; other runs continue."""
     async with opened(open_store) as store:
         await put_turn(store, "r", running("t"))
         await store.append("r", some("a"), at=101.0)
@@ -145,8 +145,8 @@ async def the_last_events_end_the_turn(open_store: OpenRunEvents) -> None:
         expect(await store.turn("s"), None, "another run has a turn of its own")
 
 
-async def only_who_holds_the_lease_adds_events_under_it(open_store: OpenRunEvents) -> None:
-    """Events of an owner before, or of a run without a turn, are not added; the turn stays."""
+async def only_the_owner_of_the_lease_adds_events(open_store: OpenRunEvents) -> None:
+    """Events of an earlier owner, or of a run without a turn, are not added; the turn stays."""
     async with opened(open_store) as store:
         await put_turn(store, "r", running("t"))
         ours = NewEvents("r", some("x"), key="k", owner="a")
@@ -162,7 +162,7 @@ async def only_who_holds_the_lease_adds_events_under_it(open_store: OpenRunEvent
 
 
 async def a_lease_that_passes_on_stops_appends_in_flight(open_store: OpenRunEvents) -> None:
-    """Those that began under it as well: no statement adds events after another has checked."""
+    """This includes appends that began under the lease: no append is added after another owner's check."""
     async with opened(open_store) as store:
         await put_turn(store, "r", running("t"))
         ours = NewEvents("r", some("x"), owner="a")
@@ -176,7 +176,7 @@ async def a_lease_that_passes_on_stops_appends_in_flight(open_store: OpenRunEven
 
 
 async def a_turn_is_queued_behind_a_waiting_one(open_store: OpenRunEvents) -> None:
-    """One at a time, until it begins; the turn before it may have ended meanwhile."""
+    """A run has one queued turn at a time; the turn before it may have ended meanwhile."""
     async with opened(open_store) as store:
         no(await store.queue("r", "next", b"\0x"), "there is no turn")
         for turn in (READY, running("t")):
@@ -198,7 +198,7 @@ async def a_turn_is_queued_behind_a_waiting_one(open_store: OpenRunEvents) -> No
 
 
 async def a_look_is_due_once_no_turn_is_unfinished(open_store: OpenRunEvents) -> None:
-    """The earliest that was asked for; each caller puts it off for the others."""
+    """The earliest requested time counts; a process that claims the look postpones it for the others."""
     async with opened(open_store) as store:
         for run in ("r", "s"):
             await store.append(run, some("x"), at=1.0)
@@ -225,8 +225,8 @@ async def a_look_is_due_once_no_turn_is_unfinished(open_store: OpenRunEvents) ->
         expect(list(await store.claim(600.0, 700.0, 9)), ["r"], "that of the turn's end")
 
 
-async def a_look_that_found_nothing_is_over(open_store: OpenRunEvents) -> None:
-    """Or is put off; but not one that was asked for meanwhile."""
+async def a_look_without_result_is_over(open_store: OpenRunEvents) -> None:
+    """A look is over or postponed, unless another look was requested meanwhile."""
     async with opened(open_store) as store:
         await store.append("r", some("x"), at=1.0)
         await store.look("r", 110.0)
@@ -249,8 +249,8 @@ async def a_look_that_found_nothing_is_over(open_store: OpenRunEvents) -> None:
         expect(list(await store.claim(999.0, 999.0, 9)), [], "so it is over")
 
 
-async def turns_that_are_due_are_found(open_store: OpenRunEvents) -> None:
-    """The longest first, at most so many, and none that has ended; in whichever state."""
+async def due_turns_are_found(open_store: OpenRunEvents) -> None:
+    """Turns come in order of their due time, up to a limit, in any state that has not ended."""
     late, held = replace(ASLEEP, due=120.0), running("t", "a", 130.0)
     turns = {"late": late, "early": READY, "held": held, "done": running("t", "a", 105.0)}
     async with opened(open_store) as store:
@@ -265,7 +265,7 @@ async def turns_that_are_due_are_found(open_store: OpenRunEvents) -> None:
 
 
 async def due_turns_are_claimed(open_store: OpenRunEvents) -> None:
-    """The longest due first, at most so many, for a version; those that run stay with their workers."""
+    """The longest due come first, up to a limit, for a version; running turns stay with their workers."""
     turns = {
         "late": replace(ASLEEP, due=120.0),
         "early": replace(READY, due=105.0),
@@ -288,8 +288,8 @@ async def due_turns_are_claimed(open_store: OpenRunEvents) -> None:
         expect(list(await store.claim(100.0, 140.0, 9)), ["late"], "its look is not put off")
 
 
-async def a_share_has_at_most_so_many_running_turns(open_store: OpenRunEvents) -> None:
-    """Whatever else it has, and whichever worker works on them; other shares have their own."""
+async def a_share_has_a_limit_of_running_turns(open_store: OpenRunEvents) -> None:
+    """Other turns of the share and the choice of worker do not matter; other shares have other limits."""
     async with opened(open_store) as store:
         store.per_share = 2
         for run, share in {"a1": "a", "a2": "a", "a3": "a", "b1": "b"}.items():
@@ -330,8 +330,8 @@ async def a_share_has_at_most_so_many_running_turns(open_store: OpenRunEvents) -
         yes(taken is not None, "others have ended")
 
 
-async def a_turn_without_room_stays_where_it_waits(open_store: OpenRunEvents) -> None:
-    """For its time, or for a worker of its version: neither is due earlier."""
+async def a_turn_of_a_full_share_keeps_its_due_time(open_store: OpenRunEvents) -> None:
+    """A full share does not change when a sleeping turn, or a turn for another version, is due."""
     waits = {"asleep": ASLEEP, "for 1": replace(READY, due=500.0, version="1")}
     async with opened(open_store) as store:
         store.per_share = 1
@@ -347,19 +347,19 @@ async def a_turn_without_room_stays_where_it_waits(open_store: OpenRunEvents) ->
 RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     *EVENT_CHECKS,
     a_turn_begins_once,
-    a_turn_moves_from_what_was_read,
-    a_worker_takes_what_waits_for_it,
+    a_turn_changes_only_from_its_read_state,
+    a_worker_takes_a_waiting_turn,
     a_taken_turn_has_its_events,
-    a_lease_is_its_owners,
+    a_lease_on_a_turn_belongs_to_its_owner,
     the_last_events_end_the_turn,
-    only_who_holds_the_lease_adds_events_under_it,
+    only_the_owner_of_the_lease_adds_events,
     a_lease_that_passes_on_stops_appends_in_flight,
     a_turn_is_queued_behind_a_waiting_one,
     a_look_is_due_once_no_turn_is_unfinished,
-    a_look_that_found_nothing_is_over,
-    turns_that_are_due_are_found,
+    a_look_without_result_is_over,
+    due_turns_are_found,
     due_turns_are_claimed,
-    a_share_has_at_most_so_many_running_turns,
-    a_turn_without_room_stays_where_it_waits,
+    a_share_has_a_limit_of_running_turns,
+    a_turn_of_a_full_share_keeps_its_due_time,
 )
-"""Each needs the store opened once."""
+"""The checks that open a store once."""

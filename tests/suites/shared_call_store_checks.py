@@ -17,15 +17,15 @@ _STEPS = 25
 
 @dataclass(frozen=True, slots=True)
 class _Race:
-    """What one of several racing writers saw."""
+    """The results of one of several racing writers."""
 
     texts: tuple[str, ...]
     answer: str
     leased: bool
 
 
-async def what_was_written_is_there_when_opened_again(open_store: OpenCallStore) -> None:
-    """All of a call survives its store."""
+async def a_call_survives_reopening_its_store(open_store: OpenCallStore) -> None:
+    """All data of a call survive the end of the store object."""
     async with opened(open_store) as store:
         await store.begin(a_call())
         await store.record("call_1", 0, {"b": "1", "a": "2"})
@@ -43,8 +43,8 @@ async def what_was_written_is_there_when_opened_again(open_store: OpenCallStore)
         expect(await run(store, number=1, owner="b"), None, "its lease is there")
 
 
-async def what_one_store_writes_the_other_reads(open_store: OpenCallStore) -> None:
-    """Two stores that are open at the same time are one."""
+async def a_store_reads_writes_of_another_store(open_store: OpenCallStore) -> None:
+    """Two open stores of the same data share every write."""
     async with opened(open_store) as one, opened(open_store) as two:
         await one.begin(a_call())
         expect(await two.find("call_1"), a_call(), "the other knows the call")
@@ -59,7 +59,7 @@ async def what_one_store_writes_the_other_reads(open_store: OpenCallStore) -> No
 
 
 async def writers_of_one_call_do_not_deadlock(open_store: OpenCallStore) -> None:
-    """Two that record the same steps in opposite orders both get done."""
+    """Two writers that record the same steps in opposite orders both finish."""
     found: dict[str, list[dict[str, str]]] = {}
 
     async def work(store: CallStore, name: str, direction: int) -> None:
@@ -79,19 +79,19 @@ async def writers_of_one_call_do_not_deadlock(open_store: OpenCallStore) -> None
 
 
 async def writers_in_several_threads_agree(open_store: OpenCallStore) -> None:
-    """Each has an event loop and a store of its own."""
+    """Each thread has an event loop and a store."""
     names = [f"thread {number}" for number in range(4)]
     await _judge(open_store, await in_threads(_race, open_store, names))
 
 
 async def writers_in_several_processes_agree(open_store: OpenCallStore) -> None:
-    """They also meet when the store is new, and each may be the one that has to set it up."""
+    """The processes also race to set up a new store."""
     names = [f"process {number}" for number in range(3)]
     await _judge(open_store, await in_processes(_race, open_store, names))
 
 
-async def what_was_recorded_survives_a_kill(open_store: OpenCallStore) -> None:
-    """A writer is killed in mid-writing: what was acknowledged is there, and no halves."""
+async def recorded_entries_survive_a_kill(open_store: OpenCallStore) -> None:
+    """A writer is killed while it writes: every acknowledged record is complete, and no record is partial."""
     for life, enough in enumerate((3, 30)):
         call_id = f"call_{life}"
         acknowledged = await killed_in_mid_work(
@@ -142,11 +142,11 @@ async def _write_until_killed(
 
 
 SHARED_CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
-    what_was_written_is_there_when_opened_again,
-    what_one_store_writes_the_other_reads,
+    a_call_survives_reopening_its_store,
+    a_store_reads_writes_of_another_store,
     writers_of_one_call_do_not_deadlock,
     writers_in_several_threads_agree,
     writers_in_several_processes_agree,
-    what_was_recorded_survives_a_kill,
+    recorded_entries_survive_a_kill,
 )
-"""Each opens the store several times over the same data."""
+"""The checks that open a store several times over the same data."""

@@ -14,8 +14,8 @@ from tests.suites.turn_samples import running
 _EVENTS = 30
 
 
-async def what_one_store_appends_the_other_reads(open_store: OpenRunEvents) -> None:
-    """A reader of one waits for what the other appends; numbers, keys and turns are the same."""
+async def a_store_reads_events_of_another_store(open_store: OpenRunEvents) -> None:
+    """A reader of one store receives appends of the other; numbers, keys and turns are shared."""
     async with opened(open_store) as one, opened(open_store) as two:
         async with anyio.create_task_group() as group:
             group.start_soon(_expect_events, two, 10)
@@ -42,13 +42,13 @@ async def _expect_events(store: RunEvents, count: int) -> None:
 
 
 async def writers_in_several_threads_agree(open_store: OpenRunEvents) -> None:
-    """Each has an event loop and a store of its own, writes, and reads what all have written."""
+    """Each thread has an event loop and a store, writes, and reads all threads' events."""
     names = [f"thread {number}" for number in range(3)]
     _judge(await in_threads(_write_and_read, open_store, names), len(names))
 
 
 async def one_store_serves_several_event_loops(open_store: OpenRunEvents) -> None:
-    """What is appended in one is read in the others."""
+    """Events appended in one event loop are read in the others."""
     async with opened(open_store) as store:
         await store.last("r")
         names = [f"loop {number}" for number in range(3)]
@@ -56,13 +56,13 @@ async def one_store_serves_several_event_loops(open_store: OpenRunEvents) -> Non
 
 
 async def writers_in_several_processes_agree(open_store: OpenRunEvents) -> None:
-    """As in threads."""
+    """Each process writes, and reads all processes' events."""
     names = [f"process {number}" for number in range(3)]
     _judge(await in_processes(_write_and_read, open_store, names), len(names))
 
 
-async def what_was_appended_survives_a_kill(open_store: OpenRunEvents) -> None:
-    """A writer is killed in mid-writing: what was acknowledged is there, and no half of a batch."""
+async def appended_events_survive_a_kill(open_store: OpenRunEvents) -> None:
+    """A writer is killed while it writes: every acknowledged event is there, and no batch is partial."""
     acknowledged = await killed_in_mid_work(_write_until_killed, open_store, "r", after=30)
     async with opened(open_store) as store:
         last = await store.last("r")
@@ -74,7 +74,7 @@ async def what_was_appended_survives_a_kill(open_store: OpenRunEvents) -> None:
 
 
 async def a_reader_sees_what_a_process_appends(open_store: OpenRunEvents) -> None:
-    """While both are running, and although nothing else happens here."""
+    """The reader gets events while the other process runs, without other activity in this process."""
     process = Child(_append_one_by_one, open_store, "r")
     await process.ready()
     async with opened(open_store) as store:
@@ -134,11 +134,11 @@ async def _write_until_killed(
 
 
 SHARED_RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
-    what_one_store_appends_the_other_reads,
+    a_store_reads_events_of_another_store,
     writers_in_several_threads_agree,
     one_store_serves_several_event_loops,
     writers_in_several_processes_agree,
-    what_was_appended_survives_a_kill,
+    appended_events_survive_a_kill,
     a_reader_sees_what_a_process_appends,
 )
-"""Each opens the store several times over the same data."""
+"""The checks that open a store several times over the same data."""

@@ -24,7 +24,7 @@ _ENOUGH = 10
 
 
 async def a_thread_outlives_its_store(open_store: OpenTreeStore) -> None:
-    """All of it is there when the store is opened again."""
+    """All data of a thread are there when the store is opened again."""
     async with opened(open_store) as store:
         await _begin(store)
         held = a_result("b", "wait", pending="done")
@@ -36,8 +36,8 @@ async def a_thread_outlives_its_store(open_store: OpenTreeStore) -> None:
         expect([node.id for node in await store.children("b")], ["c", "d"], "it can be continued")
 
 
-async def what_one_appends_the_other_continues(open_store: OpenTreeStore) -> None:
-    """Two stores that are open at the same time are one."""
+async def a_tree_store_continues_appends_of_another_store(open_store: OpenTreeStore) -> None:
+    """Two open stores of the same data share every write."""
     async with opened(open_store) as one, opened(open_store) as two:
         await _begin(one)
         await two.append([a_node("c", "b")], refs=[Ref(HEAD, "c")])
@@ -47,7 +47,7 @@ async def what_one_appends_the_other_continues(open_store: OpenTreeStore) -> Non
 
 
 async def appenders_to_one_thread_do_not_deadlock(open_store: OpenTreeStore) -> None:
-    """Two that write the same results and refs in opposite orders both get done."""
+    """Two writers of the same results and refs in opposite orders both finish."""
 
     async def work(store: TreeStore, name: str, direction: int) -> None:
         for number in range(_TURNS):
@@ -66,12 +66,12 @@ async def appenders_to_one_thread_do_not_deadlock(open_store: OpenTreeStore) -> 
         expect(len((await one.tree("t")).nodes), 4 + 6 * _TURNS, "no node is lost")
 
 
-async def nothing_is_left_below_what_is_deleted(open_store: OpenTreeStore) -> None:
-    """One deletes subtrees while the other continues them: no node without its parent."""
+async def no_node_remains_below_a_deleted_node(open_store: OpenTreeStore) -> None:
+    """One client deletes subtrees while another continues them: no node loses its parent."""
 
     async def grow(store: TreeStore) -> None:
         for number in range(_TURNS):
-            with suppress(StoreError):  # it is being deleted at this moment
+            with suppress(StoreError):  # the node is being deleted meanwhile
                 await store.append([a_node(f"{number}.x", f"{number}"), a_node(f"{number}.y", "b")])
 
     async with opened(open_store) as one, opened(open_store) as two:
@@ -87,21 +87,21 @@ async def nothing_is_left_below_what_is_deleted(open_store: OpenTreeStore) -> No
 
 
 async def appenders_in_several_threads_lose_nothing(open_store: OpenTreeStore) -> None:
-    """Each has an event loop and a store of its own."""
+    """Each thread has an event loop and a store."""
     names = [f"thread {number}" for number in range(4)]
     await in_threads(_talk, open_store, names)
     await _judge(open_store, names)
 
 
 async def appenders_in_several_processes_lose_nothing(open_store: OpenTreeStore) -> None:
-    """They also meet when the store is new, and each may be the one that has to set it up."""
+    """The processes also race to set up a new store."""
     names = [f"process {number}" for number in range(3)]
     await in_processes(_talk, open_store, names)
     await _judge(open_store, names)
 
 
-async def what_was_appended_survives_a_kill(open_store: OpenTreeStore) -> None:
-    """A writer is killed in mid-writing: what was acknowledged is there, and no halves."""
+async def appended_events_survive_a_kill(open_store: OpenTreeStore) -> None:
+    """A writer is killed while it writes: every acknowledged append is complete, and no append is partial."""
     async with opened(open_store) as store:
         await _begin(store)
     acknowledged = await killed_in_mid_work(
@@ -123,9 +123,9 @@ async def _begin(store: TreeStore) -> None:
 
 
 async def _talk(open_store: OpenTreeStore, name: str) -> None:
-    """Continue the thread, which another may be creating, in a line of its own."""
+    """Append a line of nodes to the thread, which another client may be creating."""
     async with opened(open_store) as store:
-        with suppress(StoreError):  # another was first
+        with suppress(StoreError):  # another client created the thread first
             await store.create_thread(a_thread())
         tip: str | None = None
         for number in range(_TURNS):
@@ -162,11 +162,11 @@ async def _append_until_killed(
 
 SHARED_TREE_STORE_CHECKS: tuple[TreeStoreCheck, ...] = (
     a_thread_outlives_its_store,
-    what_one_appends_the_other_continues,
+    a_tree_store_continues_appends_of_another_store,
     appenders_to_one_thread_do_not_deadlock,
-    nothing_is_left_below_what_is_deleted,
+    no_node_remains_below_a_deleted_node,
     appenders_in_several_threads_lose_nothing,
     appenders_in_several_processes_lose_nothing,
-    what_was_appended_survives_a_kill,
+    appended_events_survive_a_kill,
 )
-"""Each opens the store several times over the same data."""
+"""The checks that open a store several times over the same data."""

@@ -1,6 +1,6 @@
-"""A store of conversations as a plain model in memory, which real stores are compared with.
+"""A plain model of a store of conversations, in memory, with which real stores are compared.
 
-It is not a store itself: its methods are not coroutines, and it does one thing at a time.
+The model is no store: its methods are not coroutines, and it does one operation at a time.
 """
 
 import copy
@@ -34,13 +34,13 @@ class _State:
 
 
 class TreeModel:
-    """The methods of :class:`TreeStore`, at once and one after the other."""
+    """The methods of :class:`TreeStore`, synchronous and sequential."""
 
     def __init__(self) -> None:
         self._state = _State()
 
     def do(self, operation: Operation) -> object:
-        """Do one operation, wholly or not at all; a ``StoreError`` is returned as its type."""
+        """Perform one operation, completely or not at all; return a ``StoreError`` as its type."""
         before = copy.deepcopy(self._state)
         try:
             return getattr(self, operation.method)(*operation.arguments, **operation.options)
@@ -88,7 +88,7 @@ class TreeModel:
             self._settle(self._up(node)[1:])
 
     def _settle(self, above: Sequence[Node]) -> None:
-        """Above the new node are questions and answers, and then the node that they belong to."""
+        """Finish pending results: the new node follows their holder, with only questions and answers between."""
         beside = list(takewhile(lambda one: one.kind in {"question", "answer"}, above))
         holders = {one.id for one in above[: len(beside) + 1]}
         for key, result in self._state.results.items():
@@ -187,5 +187,6 @@ class TreeModel:
 
 
 def _expect(fact: bool) -> None:  # said positionally, it reads as a sentence
+    """a positional argument reads like a sentence here"""
     if not fact:
         raise StoreError("refused")

@@ -1,4 +1,4 @@
-"""Checks of stores of conversations: programs of operations, one for each promise, against the plain model."""
+"""Programs that compare stores of conversations with the plain model, one for each promise."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def paths(*names: str) -> Sequence[Operation]:
 
 
 def begun(*tool_use_ids: str) -> Sequence[Operation]:
-    """Begin thread ``t``: node ``a`` says something, and node ``b`` calls tools."""
+    """Begin thread ``t``: node ``a`` has a text, and node ``b`` calls tools."""
     content = calls_tool(*(tool_use_ids or ("use",)))
     return [
         do("create_thread", a_thread()),
@@ -32,7 +32,7 @@ def begun(*tool_use_ids: str) -> Sequence[Operation]:
 
 
 def settling(kind: Kind) -> Sequence[Operation]:
-    """A caller's pending result, branches, and the caller's next message, of a kind."""
+    """Return a caller's pending result, branches, and the caller's next message, of kind ``kind``."""
     return [
         *begun(),
         add(a_node("early", "b", "branch"), results=[a_result("b", "wait", pending="done")]),
@@ -304,4 +304,4 @@ TREE_PROGRAMS: Mapping[str, Sequence[Operation]] = {
 
 
 TREE_PROGRAM_CHECKS: Mapping[str, TreeStoreCheck] = checks_of(TREE_PROGRAMS, TreeModel)
-"""Each needs the store opened once."""
+"""The checks that open a store once."""

@@ -1,4 +1,4 @@
-"""Sample threads and nodes, and the types of checks of a store of conversations."""
+"""Sample threads and nodes, and the types of the checks for stores of conversations."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
@@ -15,7 +15,7 @@ TreeStoreCheck: TypeAlias = Callable[[OpenTreeStore], Awaitable[None]]
 
 
 def a_thread(thread_id: str = "t", **changes: Any) -> Thread:
-    """Return a thread that began at 100, but for ``changes``."""
+    """Return a thread that began at 100, with ``changes``."""
     return replace(Thread(thread_id, 100.0, "Be brief.", "A trip"), **changes)
 
 
@@ -26,7 +26,7 @@ def a_node(
     content: tuple[Block, ...] | None = None,
     **changes: Any,
 ) -> Node:
-    """Return a node of thread ``t`` that says its own name, but for ``changes``."""
+    """Return a node of thread ``t`` whose text is its name, with ``changes``."""
     blocks = says(node_id) if content is None else content
     return replace(Node(node_id, "t", parent_id, kind, blocks, 101.0), **changes)
 
@@ -40,12 +40,12 @@ def calls_tool(*tool_use_ids: str) -> tuple[ToolUseBlock, ...]:
 
 
 def a_result(node_id: str, text: str, *, tool_use_id: str = "use", pending: str = "") -> Result:
-    """Return a result, with a pending one behind it if that has a text."""
+    """Return a result; with a text ``pending``, the result has a pending result behind it."""
     return Result(node_id, tool_use_id, says(text), pending=says(pending) if pending else None)
 
 
 async def begin_caller(store: TreeStore, *tool_use_ids: str) -> None:
-    """Begin thread ``t``: node ``a`` says something, and node ``b`` calls tools."""
+    """Begin thread ``t``: node ``a`` has a text, and node ``b`` calls tools."""
     await store.create_thread(a_thread())
     content = calls_tool(*(tool_use_ids or ("use",)))
     await store.append([a_node("a"), a_node("b", "a", "assistant", content)])

@@ -1,4 +1,4 @@
-"""The suite of stores of conversations: one check for each promise of ``TreeStore``."""
+"""The suite for stores of conversations: one check for each promise of ``TreeStore``."""
 
 from dataclasses import replace
 
@@ -20,11 +20,11 @@ from tests.suites.tree_samples import (
 )
 
 _LONG = 3000
-"""So long that what recurses for each generation would fail."""
+"""So long that a recursion over the generations would fail."""
 
 
-async def a_node_has_its_place(open_store: OpenTreeStore) -> None:
-    """A node without its thread or parent, in another's place, or where its kind cannot be, is refused."""
+async def a_misplaced_node_is_refused(open_store: OpenTreeStore) -> None:
+    """The store refuses a node with a missing thread or parent, a used id, or a kind in a wrong place."""
     async with opened(open_store) as store:
         await begin_caller(store)
         await store.create_thread(a_thread("other"))
@@ -53,7 +53,7 @@ async def a_node_has_its_place(open_store: OpenTreeStore) -> None:
 
 
 async def a_path_may_be_long(open_store: OpenTreeStore) -> None:
-    """Thousands of generations."""
+    """A path may have thousands of generations."""
     async with opened(open_store) as store:
         await store.create_thread(a_thread())
         names = [f"node {number}" for number in range(_LONG)]
@@ -67,7 +67,7 @@ async def a_path_may_be_long(open_store: OpenTreeStore) -> None:
 
 
 async def any_text_of_a_thread_is_stored(open_store: OpenTreeStore) -> None:
-    """NUL characters, every script, lone surrogates, and 4 MB of text come back as they were."""
+    """NUL characters, all scripts, lone surrogates, and 4 MB of text come back unchanged."""
     async with opened(open_store) as store:
         for text in (*TEXTS, "🌊" * 1_000_000):
             name = f"{text[:20]}!"
@@ -85,8 +85,8 @@ async def any_text_of_a_thread_is_stored(open_store: OpenTreeStore) -> None:
             yes(await store.refs(name) == {text[:20]: node.id}, f"ref {name!r} is stored")
 
 
-async def of_many_appends_at_once_none_is_lost(open_store: OpenTreeStore) -> None:
-    """Twenty tasks continue one node: all become its children."""
+async def simultaneous_appends_are_not_lost(open_store: OpenTreeStore) -> None:
+    """Twenty tasks continue one node: all new nodes become its children."""
     async with opened(open_store) as store:
         await begin_caller(store)
 
@@ -106,8 +106,8 @@ async def of_many_appends_at_once_none_is_lost(open_store: OpenTreeStore) -> Non
         expect(head.removesuffix(" next") in children, wanted=True, promise="one has the head")
 
 
-async def a_cancelled_append_is_there_or_not(open_store: OpenTreeStore) -> None:
-    """Cancelling at any moment leaves all of it or nothing, and the store in order."""
+async def a_cancelled_append_is_complete_or_absent(open_store: OpenTreeStore) -> None:
+    """A cancellation at any moment leaves a complete append or none, and a usable store."""
     async with opened(open_store) as store:
         await begin_caller(store)
         for number in range(20):
@@ -122,8 +122,8 @@ async def a_cancelled_append_is_there_or_not(open_store: OpenTreeStore) -> None:
         await store.append([a_node("c", "b")])
 
 
-async def a_closed_tree_store_refuses(open_store: OpenTreeStore) -> None:
-    """Closing twice is harmless; using it afterwards is not."""
+async def a_closed_tree_store_refuses_operations(open_store: OpenTreeStore) -> None:
+    """Closing the store twice is harmless; operations on a closed store fail."""
     async with opened(open_store) as store:
         await store.create_thread(a_thread())
         await store.close()
@@ -132,12 +132,12 @@ async def a_closed_tree_store_refuses(open_store: OpenTreeStore) -> None:
 
 
 TREE_STORE_CHECKS: tuple[TreeStoreCheck, ...] = (
-    a_node_has_its_place,
+    a_misplaced_node_is_refused,
     *TREE_PROGRAM_CHECKS.values(),
     a_path_may_be_long,
     any_text_of_a_thread_is_stored,
-    of_many_appends_at_once_none_is_lost,
-    a_cancelled_append_is_there_or_not,
-    a_closed_tree_store_refuses,
+    simultaneous_appends_are_not_lost,
+    a_cancelled_append_is_complete_or_absent,
+    a_closed_tree_store_refuses_operations,
 )
-"""Each needs the store opened once."""
+"""The checks that open a store once."""

@@ -9,7 +9,7 @@ def running(name: str, owner: str = "a", until: float = 110.0) -> TurnRecord:
 
 
 async def put_turn(store: RunEvents, run: str, turn: TurnRecord) -> None:
-    """Give a run a turn in whichever state, and one more event."""
+    """Give a run a turn in the state of ``turn``, with one more event."""
     if (before := await store.turn(run)) is not None:
         await store.move(run, before, None)
     new = running(f"the turn after {await store.last(run)} events")

@@ -1,4 +1,4 @@
-"""A thread to look at: two branches of the model's, one inside the other, and a fork of the user's."""
+"""A sample thread: two branches of the model, one inside the other, and a fork of the user."""
 
 from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage
 from anabranch.tree import HEAD, Kind, Node, Ref, Result, Thread, Tree, TreeStore
@@ -10,7 +10,7 @@ REFS = {"good": "graz", HEAD: "end"}
 def node(
     name: str, parent: str | None, kind: Kind = "user", text: str = "", *blocks: Block
 ) -> Node:
-    """Return a node that says ``text``."""
+    """Return a node with the text ``text``."""
     content = (TextBlock(text=text), *blocks) if text else blocks
     usage = Usage(input_tokens=5, output_tokens=2) if kind == "assistant" else None
     return Node(name, "trip", parent, kind, content, 101.0, usage)
@@ -40,7 +40,7 @@ SAMPLE = Tree(THREAD, NODES, {(one.node_id, one.tool_use_id): one for one in RES
 
 
 async def fill(store: TreeStore) -> None:
-    """Put the thread into a store."""
+    """Add the thread to a store."""
     await store.create_thread(THREAD)
     refs = [Ref(name, target) for name, target in REFS.items()]
     await store.append(NODES, results=RESULTS, refs=refs)

@@ -1,4 +1,4 @@
-"""What branches are called, and what a name stands for."""
+"""The names of branches, and the nodes that a name finds."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from tests.tree.samples import SAMPLE, THREAD, node
 KINDS: st.SearchStrategy[Kind] = st.sampled_from(["user", "assistant", "branch", "answer"])
 
 
-def test_branches_are_counted_within_the_one_that_they_open_in() -> None:
+def test_branches_are_numbered_within_their_outer_branch() -> None:
     branches = name_branches(SAMPLE.nodes)
 
     assert branches.first == {
@@ -25,14 +25,14 @@ def test_branches_are_counted_within_the_one_that_they_open_in() -> None:
     assert branches.last == {"": "end", "b1": "graz", "b2": "linz", "b2.1": "b-port", "b3": "again"}
 
 
-def test_the_oldest_that_continues_stays_on_its_branch() -> None:
+def test_the_oldest_continuation_stays_on_its_branch() -> None:
     branches = name_branches(SAMPLE.nodes)
 
     assert [branches.of[name] for name in ("start", "fork", "both", "end")] == [""] * 4
     assert [branches.opens(one) for one in SAMPLE.nodes].count(True) == 4
 
 
-def test_a_second_beginning_is_a_branch() -> None:
+def test_a_second_first_node_opens_a_branch() -> None:
     nodes = [node("one", None), node("two", None), node("three", "two")]
 
     assert name_branches(nodes).of == {"one": "", "two": "b1", "three": "b1"}
@@ -48,7 +48,7 @@ def trees(draw: st.DrawFn) -> Sequence[Node]:
 
 
 @given(nodes=trees(), shown=st.integers(0, 12))
-def test_a_name_stays_when_nodes_are_added(nodes: Sequence[Node], shown: int) -> None:
+def test_a_branch_name_stays_when_nodes_are_added(nodes: Sequence[Node], shown: int) -> None:
     early, late = name_branches(nodes[:shown]), name_branches(nodes)
 
     assert late.of.items() >= early.of.items()
@@ -56,7 +56,7 @@ def test_a_name_stays_when_nodes_are_added(nodes: Sequence[Node], shown: int) ->
 
 
 @given(nodes=trees())
-def test_each_branch_is_one_line(nodes: Sequence[Node]) -> None:
+def test_each_branch_is_one_path(nodes: Sequence[Node]) -> None:
     branches = name_branches(nodes)
     followed = [one.parent_id for one in nodes if not branches.opens(one)]
 
@@ -65,7 +65,7 @@ def test_each_branch_is_one_line(nodes: Sequence[Node]) -> None:
         assert last not in {one.parent_id for one in nodes if branches.of[one.id] == name}
 
 
-def test_a_node_is_found_by_label_branch_or_id() -> None:
+def test_a_label_branch_or_id_finds_its_node() -> None:
     wanted = {"good": "graz", "head": "end", "b2": "linz", "b2.1": "b-port", "both": "both"}
 
     assert {name: find_node(SAMPLE, name) for name in wanted} == wanted
@@ -87,5 +87,5 @@ def test_a_label_never_hides_a_branch_of_its_name() -> None:
         ("b1.", False),
     ],
 )
-def test_a_name_that_a_branch_may_get_is_known(name: str, names_branches: bool) -> None:
+def test_a_name_is_recognised_as_a_possible_branch_name(name: str, names_branches: bool) -> None:
     assert is_branch_name(name) is names_branches

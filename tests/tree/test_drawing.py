@@ -1,4 +1,4 @@
-"""A thread as a terminal shows it."""
+"""The drawing of a thread in a terminal."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def test_nodes_below_a_hidden_node_are_not_shown() -> None:
     ]
 
 
-def test_a_long_line_is_no_deeper_than_a_short_one() -> None:
+def test_a_long_path_is_indented_like_a_short_one() -> None:
     nodes = [node("0", None), *(node(str(one), str(one - 1)) for one in range(1, 3000))]
 
     assert {line.index("user") for line in draw(replace(SAMPLE, nodes=tuple(nodes), refs={}))} == {

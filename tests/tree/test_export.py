@@ -57,7 +57,7 @@ def test_json_has_all_of_a_thread_in_order() -> None:
     assert json.loads(json.dumps(exported)) == exported
 
 
-def test_json_has_the_results_where_a_provider_is_sent_them() -> None:
+def test_json_has_results_in_the_messages_that_a_provider_receives() -> None:
     content = {one["id"]: one["content"] for one in tree_to_json(SAMPLE)["nodes"]}
 
     assert content["both"] == [result("2 of 2 branches")]
@@ -79,7 +79,7 @@ def test_json_has_questions_with_their_own_content() -> None:
     assert content["next"] == [result("2 of 2 branches")]
 
 
-def test_json_has_no_label_but_the_heads_own_name_where_it_is() -> None:
+def test_json_has_a_label_only_for_the_head() -> None:
     exported = tree_to_json(replace(SAMPLE, refs={HEAD: "end"}))
 
     assert {one["label"] for one in exported["nodes"]} == {None}
@@ -92,7 +92,7 @@ def _said(blocks: list[Block]) -> list[str]:
 
 @examples(100, gate=30)
 @given(thicket=thickets(pictures=True))
-def test_the_blocks_of_a_whole_tree_are_those_of_each_path(thicket: Thicket) -> None:
+def test_the_blocks_of_a_whole_tree_equal_those_of_each_path(thicket: Thicket) -> None:
     blocks = provider_blocks(thicket.nodes, thicket.results)
 
     assert set(blocks) == {one.id for one in thicket.nodes}
@@ -109,7 +109,7 @@ def test_the_blocks_of_a_whole_tree_are_those_of_each_path(thicket: Thicket) -> 
         assert [block for block in theirs if block in results] == results
 
 
-def test_messages_are_those_of_the_projection() -> None:
+def test_exported_messages_equal_the_projection() -> None:
     path = path_to(SAMPLE, "graz")
 
     assert messages_to_json(project(path.nodes, path.results)) == [
@@ -145,7 +145,7 @@ def test_mermaid_names_branches_and_points_refs_at_nodes() -> None:
     assert len(lines) == 1 + 10 + 9 + 2
 
 
-def test_mermaid_takes_any_text() -> None:
+def test_mermaid_accepts_any_text() -> None:
     odd = node("n", None, "user", 'say "a" #1\n<b> `x` \\ & more')
     diagram = to_mermaid(Tree(THREAD, (odd,), {}, {'l"]': "n"}))
 
@@ -170,8 +170,8 @@ def test_markdown_has_the_main_stream_and_then_each_branch() -> None:
     assert '\n<a id="branch.b2.1"></a>\n\n## b2.1\n' in text
 
 
-def test_markdown_links_to_each_branch_alone() -> None:
-    """With twelve branches and two inside of the first, there are b12 and b1.2."""
+def test_a_markdown_link_leads_to_exactly_one_branch() -> None:
+    """With twelve branches, two of which are inside the first, b12 and b1.2 exist."""
     nodes = [node("0", None, "user", "hello")]
     nodes += [node(f"b{number}", "0", "user", "hm") for number in range(13)]
     nodes += [node(f"c{number}", "b1", "user", "hm") for number in range(3)]

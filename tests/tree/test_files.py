@@ -1,4 +1,4 @@
-"""Files of a conversation: references in its nodes, bytes beside them, both in what a model is sent."""
+"""Files of a conversation: nodes hold references, the store holds bytes, and a model receives both."""
 
 import base64
 import hashlib
@@ -30,7 +30,7 @@ async def trees(*names: str) -> MemoryTrees:
     return store
 
 
-async def test_an_image_is_a_short_reference_and_comes_back_whole() -> None:
+async def test_an_image_becomes_a_short_reference_and_can_be_read_again() -> None:
     store = await trees("t")
     image, text = ImageBlock(data=ENCODED, mime_type="image/png"), TextBlock(text="Look")
     content: tuple[Block, ...] = (image, text)
@@ -73,13 +73,13 @@ async def test_a_text_is_sent_as_text_and_a_pdf_as_a_document() -> None:
         ("日本語".encode("shift-jis"), "is a text in another encoding"),
     ],
 )
-def test_a_file_that_no_model_takes_is_refused_in_one_sentence(data: bytes, why: str) -> None:
+def test_a_file_of_an_unsupported_type_is_refused_in_one_sentence(data: bytes, why: str) -> None:
     with pytest.raises(ToolError, match=why):
         file_block(data, "a.zip")
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".png", "日本" * 100, "../../etc/a\n\x1b[2J.png"])
-def test_a_reference_has_at_most_200_bytes_whatever_its_file_is_called(name: str) -> None:
+def test_a_reference_has_at_most_200_bytes_for_any_file_name(name: str) -> None:
     block = file_block(PDF, name)
     assert len(block.model_dump_json().encode()) <= 200
     assert block.name.isprintable()

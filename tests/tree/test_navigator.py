@@ -1,4 +1,4 @@
-"""The index of a navigator; its moves are tested by the commands of a chat."""
+"""The index of a navigator; the tests of the chat's commands cover its moves."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ from tests.tree.samples import SAMPLE
 
 
 class Nodes(tuple[Node, ...]):
-    """Nodes that count how often they are gone through."""
+    """A sequence of nodes that counts its iterations."""
 
     times: int = 0
 
@@ -17,7 +17,7 @@ class Nodes(tuple[Node, ...]):
         return super().__iter__()
 
 
-def test_the_names_of_branches_are_made_once() -> None:
+def test_branch_names_are_computed_once() -> None:
     navigator = Navigator(replace(SAMPLE, nodes=Nodes(SAMPLE.nodes)))
     Nodes.times = 0
     found = navigator.find("b2")

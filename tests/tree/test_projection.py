@@ -1,4 +1,4 @@
-"""What a projection costs; that it is right is law 6."""
+"""The cost of a projection; the tests of law 6 cover its correctness."""
 
 import tracemalloc
 
@@ -8,7 +8,7 @@ from tests.tree.samples import node
 
 
 def forked_at_each_turn(turns: int) -> list[Node]:
-    """A conversation in which each question was answered twice: first with a tool, then without."""
+    """Return a conversation in which the model answered each question twice: with a tool, then without."""
     main: list[Node] = []
     others: list[Node] = []
     for turn in range(turns):
@@ -30,12 +30,12 @@ def memory_for(turns: int) -> int:
         tracemalloc.stop()
 
 
-def test_a_thread_twice_as_long_takes_no_more_than_twice_the_memory() -> None:
-    """While one branch is projected, those that forked from it before are pending."""
+def test_projecting_a_thread_twice_as_long_takes_at_most_twice_the_memory() -> None:
+    """While one branch is projected, the branches that forked from it earlier are pending."""
     assert memory_for(1000) < 2.5 * memory_for(500)
 
 
-def test_the_id_of_a_tool_use_depends_on_its_own_path_alone() -> None:
+def test_the_id_of_a_tool_use_depends_only_on_its_path() -> None:
     def use(name: str, parent: str | None) -> Node:
         return node(name, parent, "assistant", "", ToolUseBlock(id="u", name="weather", input={}))
 

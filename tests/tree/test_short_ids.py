@@ -1,4 +1,4 @@
-"""Short ids: what is shown is accepted, and what is ambiguous is said to be."""
+"""Short ids: every shown id is accepted, and an ambiguous one is refused with its candidates."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from anabranch.tree import AmbiguousIdError, match_id, short_ids
 IDS = ["node_abcdeXYZ", "node_abcdfXYZ", "node_Zbcdefgh", "n1", "thread_abcd9XYZ"]
 
 
-def test_a_short_id_is_five_characters_or_as_many_as_it_takes() -> None:
+def test_a_short_id_has_five_characters_or_more_if_needed() -> None:
     assert short_ids(IDS) == {
         "node_abcdeXYZ": "abcde",
         "node_abcdfXYZ": "abcdf",
@@ -28,11 +28,11 @@ def test_every_short_id_is_accepted(ends: set[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "abcd", "node_", "n", "Xbcde"])
-def test_too_short_and_unknown_ids_are_not_accepted(text: str) -> None:
+def test_too_short_and_unknown_ids_are_refused(text: str) -> None:
     assert match_id(text, IDS) is None
 
 
-def test_the_beginning_of_several_ids_is_answered_with_the_candidates() -> None:
+def test_an_ambiguous_id_is_refused_with_its_candidates() -> None:
     ids = [f"node_abcde{number}" for number in range(7)]
     with pytest.raises(AmbiguousIdError) as raised:
         match_id("abcde", ids)

@@ -1,4 +1,4 @@
-"""What is no conversation is refused when it is read, before any store has seen it."""
+"""A file that is no valid conversation is refused when it is read, before it reaches a store."""
 
 import json
 from typing import Any
@@ -15,15 +15,15 @@ def saved(**changes: Any) -> bytes:
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_a_time_that_is_no_number_is_refused(number: str) -> None:
-    """A database takes it for none, and refuses the node for that."""
+def test_a_time_other_than_a_number_is_refused(number: str) -> None:
+    """A database would take such a time for a missing one, and refuse the node."""
     text = saved(created_at=0.0).replace(b"0.0", number.encode())
     with pytest.raises(ValueError, match=r"nodes\.0\.created_at"):
         thread_from_json(text, random_names, 1.0)
 
 
 def test_a_model_receives_the_same_text_of_a_file_as_users_see() -> None:
-    """Excludes a message that reads harmlessly, and has other words for the model."""
+    """The rule excludes a message that users see as harmless and models read with other words."""
     loaded = thread_from_json(saved(data={"shown": "Nice weather."}), random_names, 1.0)
     assert [node.shown for node in loaded.nodes] == ["hello"]
 

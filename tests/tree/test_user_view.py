@@ -1,4 +1,4 @@
-"""What a person reads of a node that a model reads otherwise."""
+"""The user's view of nodes that differs from the model's view."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ from tests.tree.samples import SAMPLE, node
 def drawn(
     *nodes: Node, results: tuple[Result, ...] = (), ends: Mapping[str, TurnEnd] | None = None
 ) -> list[str]:
-    """The lines of a thread, without kinds and ids."""
+    """Return the lines of a thread, without kinds and ids."""
     known = {(one.node_id, one.tool_use_id): one for one in results}
     tree = Tree(SAMPLE.thread, nodes, known, {}, ends or {})
     return [line.split(maxsplit=2)[-1] for line in draw(tree)]
@@ -34,7 +34,7 @@ START = node("u", None, "user", "Hello.")
 QUESTION = replace(node("q", "u", "question", "Book Ulm?"), data={"step_id": "t/elicit.1"})
 
 
-def test_a_folded_branch_has_its_description_and_its_conclusion_and_no_instructions() -> None:
+def test_a_folded_branch_shows_its_description_and_conclusion_only() -> None:
     create = ToolUseBlock(
         id="u1", name="branch_create", input={"description": "Look at the docs", "prompt": "All."}
     )
@@ -47,7 +47,7 @@ def test_a_folded_branch_has_its_description_and_its_conclusion_and_no_instructi
     assert lines[2:] == ["b  Look at the docs", "They are fine. [branch_return]"]
 
 
-def test_a_question_waits_until_it_is_answered_or_left() -> None:
+def test_a_question_waits_until_the_user_answers_or_skips_it() -> None:
     answer = replace(node("a", "q", "answer", "yes"), data={"question": "q"})
     assert drawn(START, QUESTION)[-1] == "Book Ulm?  (waits for you)"
     assert drawn(START, QUESTION, answer)[1] == "Book Ulm?"
@@ -56,7 +56,7 @@ def test_a_question_waits_until_it_is_answered_or_left() -> None:
     assert drawn(START, replace(QUESTION, data={}))[-1] == "Book Ulm?  (closed)"
 
 
-def test_a_question_waits_though_another_one_of_its_tool_follows_it() -> None:
+def test_a_question_waits_when_another_question_of_its_tool_follows() -> None:
     other = replace(QUESTION, id="p", parent_id="q")
     answer = replace(node("a", "p", "answer", "yes"), data={"question": "p"})
     assert drawn(START, QUESTION, other, answer)[1] == "Book Ulm?  (waits for you)"
@@ -82,21 +82,21 @@ def test_a_question_in_a_branch_waits_until_the_tool_of_the_branch_has_returned(
         assert bool(open_questions(tree)) is (state == WAITS)
 
 
-def test_a_question_in_a_branch_is_left_when_something_follows_the_tools_of_its_caller() -> None:
+def test_a_question_in_a_branch_is_skipped_when_a_node_follows_the_tools_of_its_caller() -> None:
     assert drawn(*FOLD, node("r", "c", "results"))[3] == "Book Ulm?  (left unanswered)"
     other = replace(node("p", "c", "question", "Sure?"), data={"step_id": "s"})
     assert drawn(*FOLD, other, node("m", "p"))[3] == "Book Ulm?  (left unanswered)"
-    said = node("m", "b", "user", "Tell me more.")  # a conversation of its own
+    said = node("m", "b", "user", "Tell me more.")  # a separate conversation
     aside = (*FOLD[:3], said, replace(QUESTION, parent_id="m"), node("r", "c", "results"))
     assert drawn(*aside)[4] == "Book Ulm?  (waits for you)"
 
 
-def test_a_question_that_is_closed_is_not_open() -> None:
+def test_a_closed_question_does_not_wait() -> None:
     tree = Tree(SAMPLE.thread, (START, replace(QUESTION, data={})), {}, {})
     assert open_questions(tree) == []
 
 
-def test_the_end_of_a_turn_is_shown_until_something_follows_it() -> None:
+def test_the_end_of_a_turn_is_shown_until_a_node_follows() -> None:
     failed, stopped = {"u": TurnEnd("No model.")}, {"u": TurnEnd()}
     assert drawn(START, ends=failed) == ["Hello.  (failed: No model)"]
     assert drawn(START, ends=stopped) == ["Hello.  (stopped by you)"]
@@ -106,7 +106,7 @@ def test_the_end_of_a_turn_is_shown_until_something_follows_it() -> None:
 
 
 def replied(text: str, reason: JsonValue, *uses: ToolUseBlock) -> str:
-    """The last line of a thread whose model replied with ``text`` and stopped for ``reason``."""
+    """Return the last line of a thread whose model replied with ``text`` and stopped for ``reason``."""
     reply = node("r", "u", "assistant", text, *uses)
     return drawn(START, replace(reply, data={"stop_reason": reason}))[-1]
 
@@ -118,13 +118,13 @@ def test_an_incomplete_or_blank_reply_is_shown_as_such() -> None:
     assert replied(" ", "endTurn").endswith("(the model wrote no text)")
 
 
-def test_a_whole_reply_and_a_call_of_a_tool_have_no_state() -> None:
+def test_complete_replies_and_tool_calls_show_no_state() -> None:
     assert replied("It is", "endTurn") == "It is"
     assert replied("It is", ["maxTokens"]) == "It is"
     assert "(" not in replied("", "maxTokens", ToolUseBlock(id="u1", name="look", input={}))
 
 
-def test_the_result_of_a_call_without_an_id_is_no_end_of_a_turn() -> None:
+def test_the_result_of_a_call_without_an_id_does_not_end_a_turn() -> None:
     caller = replace(START, content=(ToolUseBlock(id="", name="look", input={}),))
     hostile = Result("u", "", (TextBlock(text="No model."),), is_error=True)
     assert "failed" not in drawn(caller, results=(hostile,))[0]

@@ -1,9 +1,9 @@
-"""What the tests of the author's API share: each way in which a call can be run."""
+"""Fixtures for tests of the author's API: each runs a call with and without replay."""
 
 import pytest
 
 
 @pytest.fixture(params=[True, False], ids=["replayed", "hot"])
 def replay(request: pytest.FixtureRequest) -> bool:
-    """The value for ``run_tool(replay=…)``: what holds must hold both ways."""
+    """Return the value for ``run_tool(replay=…)``. Each test runs with both values."""
     return bool(request.param)

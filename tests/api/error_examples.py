@@ -1,4 +1,4 @@
-"""An example of each public error, with the facts and the advice that its message states."""
+"""One example of each public error, with the facts and the advice that its message must state."""
 
 from anabranch.errors import (
     AnabranchError,
@@ -29,7 +29,8 @@ from anabranch.errors import (
 )
 
 EXAMPLES: list[tuple[AnabranchError, str, str]] = [
-    # the error, what it must say has happened, and what it must say to do
+    # Each entry: the error, the fact that its message states, and the advice that its message
+    # gives.
     (ToolError("no seats left"), "no seats left", ""),
     (
         InvalidArgumentsError("book", {"seat": "Field required", "row": "too big"}),

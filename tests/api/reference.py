@@ -1,7 +1,7 @@
-"""The API reference of the documentation site: a page for each public module.
+"""The API reference of the documentation site: one page for each public module.
 
-Where ``docs/api.md`` has one line for each name, these pages have its signature and its whole
-docstring. They are made of the same entries, and are not stored: ``make docs`` writes them.
+``docs/api.md`` has one line for each name. These pages have its signature and its whole docstring.
+Both are made from the same entries. ``make docs`` writes these pages; the repository does not store them.
 """
 
 import re
@@ -53,6 +53,6 @@ def _item(described: griffe.DocstringElement) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a docstring's text as Markdown; indented paragraphs are shown as they are written."""
+    """Return a docstring's text as Markdown; an indented paragraph becomes a block of code."""
     paragraphs = re.sub(r"::$", ":", text, flags=re.MULTILINE).split("\n\n")
     return "\n\n".join(each if each.startswith(" " * 4) else markdown(each) for each in paragraphs)

@@ -1,11 +1,11 @@
-"""A client that says yes to everything, and a question that divides a tool into rounds."""
+"""A client that accepts everything, and a question that ends a round of a tool."""
 
 from anabranch import BranchContext
 from anabranch.testing import MockClient
 
 
 async def next_round(ctx: BranchContext) -> None:
-    """Make sure that everything before is replayed, where there is replaying."""
+    """Ask a question, so that a replaying edge runs everything before the question again."""
     await ctx.elicit_url("go on", "https://example.org")
 
 

@@ -1,4 +1,5 @@
-"""The saga methods for other languages, made of the models in ``anabranch.mcp`` and of the SDK's.
+"""The saga methods for other languages, made from the models in ``anabranch.mcp`` and the SDK's
+models.
 
 ``make api`` (``python -m tests.api.saga_schema``) writes the two files:
 
@@ -45,13 +46,14 @@ def reference(name: str) -> Json:
 
 
 def schema() -> Json:
-    """Return the JSON Schema of everything that the two methods exchange."""
+    """Return the JSON Schema of all messages of the two methods."""
     models = [*PARAMS.values(), *REPLIES, *ANSWERS]
     _, made = models_json_schema([(model, "validation") for model in models])
     defs = cast("Json", _without_null(made["$defs"]))
     for definition in defs.values():
         _require_kinds(definition)
-    # A model of the server reads any object here, and checks it against the step that was asked.
+    # The server's model accepts any object here. The server checks the object against the question
+    # that the step asked.
     answers = [reference(model.__name__) for model in ANSWERS]
     defs["SagaStepResult"]["properties"]["result"] = {"anyOf": answers}
     for method, params in PARAMS.items():
@@ -71,7 +73,7 @@ def schema() -> Json:
 
 
 def _require_kinds(definition: Json) -> None:
-    """Require what says which kind an object is: the models leave it to a default."""
+    """Make the fields that name an object's kind required: the models give these fields a default."""
     required: list[str] = definition.get("required", [])
     for name, each in definition.get("properties", {}).items():
         if "const" in each and each["const"] != "form" and name not in required:
@@ -79,7 +81,7 @@ def _require_kinds(definition: Json) -> None:
 
 
 def _without_null(part: Any) -> Any:
-    """Return a schema in which what is optional is left out rather than null."""
+    """Return the schema with optional fields left out instead of null."""
     if isinstance(part, list):
         return [_without_null(each) for each in cast("Any", part)]
     if not isinstance(part, dict):
@@ -92,7 +94,7 @@ def _without_null(part: Any) -> Any:
             found = {**rest[0], **{key: found[key] for key in found if key != "anyOf"}}
         elif rest:
             found = {**found, "anyOf": rest}
-    # A property may be called "title", as the models' own titles are; only texts are those.
+    # A property may be named "title", and its schema is an object. A model's own title is a text.
     return {
         key: _without_null(value)
         for key, value in found.items()
@@ -101,7 +103,7 @@ def _without_null(part: Any) -> Any:
 
 
 def typescript() -> str:
-    """Return the same as declarations of TypeScript."""
+    """Return the schema as TypeScript declarations."""
     parts = [f"// {HEADING}\n"]
     for name, definition in schema()["$defs"].items():
         comment = _comment(definition, "")
@@ -155,7 +157,7 @@ def _type(part: Mapping[str, Any]) -> str:  # noqa: PLR0911 - one for each kind 
 
 
 def written() -> str:
-    """Return the schema as its file has it."""
+    """Return the text of the schema's file."""
     return json.dumps(schema(), indent=2) + "\n"
 
 

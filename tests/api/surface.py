@@ -1,10 +1,10 @@
 """The public surface of anabranch, read from its source: modules, names, signatures, meanings.
 
-``make api`` (``python -m tests.api.surface``) writes ``docs/api.md``, which has every public name with
-its meaning: a change of what is public is a change of that page.
+``make api`` (``python -m tests.api.surface``) writes ``docs/api.md``, which lists every public name with
+its meaning. A change of the public surface therefore changes that page.
 
-The source is read, not run: defaults and annotations are as the author wrote them, and the same
-under every version of Python and with any extras.
+This module reads the source and does not import it. Defaults and annotations stay as the author wrote
+them, under every version of Python and with any extras.
 """
 
 import re
@@ -24,9 +24,9 @@ class Entry:
     """One name of a module's ``__all__``, or one member of a public class or exported module.
 
     Attributes:
-        module: the public module that exports it.
-        name: its name there; that of a member is ``Class.member``.
-        target: what it stands for.
+        module: the public module that exports the name.
+        name: the name in that module; a member is named ``Class.member``.
+        target: the object that the name stands for.
     """
 
     module: str
@@ -35,13 +35,13 @@ class Entry:
 
     @property
     def meaning(self) -> str:
-        """The first paragraph of its docstring, on one line; empty without one."""
+        """Return the first paragraph of the docstring on one line; empty without a docstring."""
         text = self.target.docstring.value if self.target.docstring is not None else ""
         return " ".join(text.strip().partition("\n\n")[0].split())
 
     @property
     def is_member(self) -> bool:
-        """Whether it belongs to a class or an exported module."""
+        """Return whether the entry belongs to a class or an exported module."""
         return "." in self.name
 
 
@@ -68,7 +68,9 @@ def _modules(module: griffe.Object) -> Iterator[griffe.Module]:
 
 
 def entries() -> list[Entry]:
-    """Return all that is public: each module's names in order, members after what has them."""
+    """Return all public entries in the order of their modules; members follow their class or
+    module.
+    """
     return [entry for module in public_modules() for entry in _entries(module, module.path)]
 
 
@@ -84,7 +86,7 @@ def _entries(module: griffe.Module, path: str, prefix: str = "") -> Iterator[Ent
 
 
 def _exported(module: griffe.Module, name: str) -> griffe.Object:
-    """Return what an importer gets: what is imported goes before a module of the same name."""
+    """Return the object that an importer gets: an imported name hides a module of the same name."""
     source = module.imports.get(name)
     found = _package().modules_collection[source] if source else module.members[name]
     return _target(found)
@@ -105,7 +107,7 @@ OF_THE_LIBRARY = "Only the library calls its methods, except ``close``."
 
 
 def _members(cls: griffe.Class) -> Iterator[griffe.Object]:
-    """Yield what a class has for its users: its own members, and those of its private bases."""
+    """Yield the public members of a class: the class's own, and those of its private bases."""
     is_passed_on = cls.docstring is not None and OF_THE_LIBRARY in cls.docstring.value
     found: dict[str, griffe.Object] = {}
     for owner in (*reversed(cls.mro()), cls):
@@ -147,7 +149,7 @@ def _signature(function: griffe.Function, path: str) -> str:
 
 
 def _annotation(attribute: griffe.Attribute) -> str:
-    """Return its type, and its value where that is promised: not what a constructor computes."""
+    """Return the annotation of an attribute; with its value, unless a constructor computes it."""
     typed = f": {attribute.annotation}" if attribute.annotation is not None else ""
     fixed = attribute.labels & {"class-attribute", "module-attribute"}
     return typed + (f" = {attribute.value}" if fixed and attribute.value is not None else "")
@@ -159,9 +161,10 @@ def _is_made_by_the_library(cls: griffe.Class) -> bool:
 
 @cache
 def _homes() -> dict[str, str]:
-    """Return the public path of each target: that in the module it is defined in, if there is one.
+    """Return the public path of each target: the path in the module that defines the target, if
+    public.
 
-    Otherwise the path in the public module closest to its definition, or the first of all.
+    Otherwise the path in the public module closest to the definition, or the first path of all.
     """
     homes: dict[str, str] = {}
     for entry in entries():
@@ -202,7 +205,7 @@ def page() -> str:
 
 
 def rows(module: griffe.Module) -> Iterator[Entry]:
-    """Yield a module's names, and the members of a class where the class is at home."""
+    """Yield a module's names; the members of a class follow only in the class's home module."""
     for entry in _entries(module, module.path):
         home = _homes()[entry.target.path]
         if not entry.is_member or (entry.meaning and home == f"{entry.module}.{entry.name}"):
@@ -215,7 +218,7 @@ def _cell(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return reStructuredText as Markdown, as far as docstrings here use it."""
+    """Return reStructuredText as Markdown, for the markup that this project's docstrings use."""
     text = re.sub(r":\w+:`~?([^`<]*?)(?:\s*<[^>]*>)?`", r"`\1`", text)
     return re.sub(r"``(.+?)``", r"`\1`", text)
 

@@ -1,4 +1,4 @@
-"""``AnsweringPolicy``: what a client lets servers ask of its model."""
+"""``AnsweringPolicy``: the rules by which a client lets servers use its model."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from anabranch.testing import MockClient
 
 @tool
 async def ask(ctx: BranchContext, times: int = 1) -> list[str]:
-    """Ask the model, and say what happened."""
+    """Sample the model, and return its reply or the refusal."""
     said: list[str] = []
     for number in range(times):
         try:
@@ -28,7 +28,7 @@ def answering(client: MockClient, now: Callable[[], float] = lambda: 0.0, **opti
     return AnsweringPolicy(**options).applied_to(client, server="shop", now=now)
 
 
-async def test_by_default_everything_is_answered(replay: bool) -> None:
+async def test_the_default_policy_answers_every_sample(replay: bool) -> None:
     client = MockClient(samples=["a", "b"])
     policed = answering(client)
     assert policed.capabilities == client.capabilities
@@ -36,7 +36,7 @@ async def test_by_default_everything_is_answered(replay: bool) -> None:
     assert client.elicit_calls == []
 
 
-async def test_the_person_is_asked_before_each_sample(replay: bool) -> None:
+async def test_the_policy_asks_the_user_before_each_sample(replay: bool) -> None:
     client = MockClient(samples=["a"], elicits=[{}, Declined()])
     with (policed := answering(client, confirm_samples=True)).calling("ask"):
         said = await run_tool(ask, {"times": 2}, policed, replay=replay)
@@ -49,7 +49,7 @@ async def test_the_person_is_asked_before_each_sample(replay: bool) -> None:
         assert part in shown.message
 
 
-async def test_where_no_person_can_be_asked_nothing_is_answered(replay: bool) -> None:
+async def test_a_sample_is_refused_when_no_user_can_be_asked(replay: bool) -> None:
     client = MockClient(samples=["a"], capabilities={"sampling"})
     said = await run_tool(ask, {}, answering(client, confirm_samples=True), replay=replay)
     assert said == ["This client asks its user before each sample, and no user is here to ask."]
@@ -67,7 +67,7 @@ async def test_a_long_request_is_shown_in_part() -> None:
     assert "more characters" in client.elicit_calls[0].message
 
 
-async def test_only_so_many_samples_are_answered_in_a_minute() -> None:
+async def test_samples_are_refused_beyond_the_rate_per_minute() -> None:
     time = 100.0
     client = MockClient(samples=lambda _: "a")
     policed = answering(client, lambda: time, max_samples_per_minute=2)
@@ -87,7 +87,7 @@ async def test_a_sample_refused_by_the_rate_does_not_disturb_the_user() -> None:
     assert (len(client.elicit_calls), client.sample_calls) == (1, [])
 
 
-async def test_samples_at_once_count_before_they_are_answered() -> None:
+async def test_simultaneous_samples_count_before_they_are_answered() -> None:
     client = MockClient(samples=lambda _: "a")
     policed = answering(client, max_samples_per_minute=2)
 
@@ -114,7 +114,7 @@ async def test_a_tool_or_a_server_can_be_excluded(replay: bool) -> None:
 
 
 async def test_while_an_excluded_tool_runs_no_tool_of_its_server_is_answered() -> None:
-    """A request does not say which tool it belongs to."""
+    """The policy refuses the whole server's samples: a request does not name its tool."""
     client = MockClient(samples=["a"])
     policed = answering(client, never_for_tools={"shady"})
     with policed.calling("ask"):
@@ -167,7 +167,7 @@ async def test_a_user_with_an_open_question_does_not_hold_up_others() -> None:
         ({"never_for_servers": [1]}, "never_for_servers"),
     ],
 )
-def test_a_policy_that_cannot_be_is_refused(options: Any, problem: str) -> None:
+def test_an_impossible_policy_is_refused(options: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         AnsweringPolicy(**options)
 

@@ -1,4 +1,4 @@
-"""``ctx.append``: what was said elsewhere becomes part of a branch's conversation."""
+"""``ctx.append`` adds messages from elsewhere to a branch's conversation."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ async def test_appended_messages_follow_the_order_of_the_program(replay: bool) -
 
 
 async def test_messages_appended_in_a_branch_stay_there(replay: bool) -> None:
-    """Law 4."""
+    """A branch's messages must not reach the conversation around the branch."""
 
     async def inside(ctx: BranchContext) -> int:
         ctx.append("a secret")

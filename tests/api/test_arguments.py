@@ -1,4 +1,4 @@
-"""Arguments as hosts and models write them: read alike on every edge, because all read them here."""
+"""Arguments as hosts and models write them: one function reads them for every edge."""
 
 from typing import Any, Literal
 
@@ -35,7 +35,7 @@ ROME = [Leg(to="Rome")]
 
 @pytest.mark.parametrize("given", ['{"legs": []}', [["legs", []]], 3], ids=str)
 def test_arguments_that_are_no_mapping_are_refused_in_one_sentence(given: Any) -> None:
-    """Models' APIs return arguments as JSON text."""
+    """Model APIs return arguments as JSON text, which some hosts pass on unread."""
     with pytest.raises(InvalidArgumentsError, match=r"must be a mapping of names to values; read"):
         book.validate(given)
 

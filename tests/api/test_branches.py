@@ -1,4 +1,6 @@
-"""Sub-branches: what they inherit, what they return, and that several run at once."""
+"""Branches inside a call: the messages that they inherit, the value that they return, and running
+several.
+"""
 
 import asyncio
 import functools
@@ -101,8 +103,8 @@ async def test_seeded_messages_follow_inherited_messages(replay: bool) -> None:
     assert inheriting.system_prompt == fresh.system_prompt == "for this once"
 
 
-async def test_there_must_be_something_to_race() -> None:
-    """Chosen: a race of nothing would never end."""
+async def test_a_race_without_entrants_is_refused() -> None:
+    """A race without entrants would never end."""
 
     @tool
     async def outer(ctx: BranchContext) -> bool:

@@ -1,4 +1,6 @@
-"""Tools that call tools: bound to a branch, validated, in a branch of their own, limited by it."""
+"""Tools that call tools: each called tool runs in a branch, with validated arguments and within
+that branch's limits.
+"""
 
 from typing import Any
 
@@ -67,7 +69,7 @@ async def test_wrong_arguments_are_refused_before_anything_runs(replay: bool) ->
 
 
 async def test_a_called_tool_sees_the_callers_conversation_as_its_parents(replay: bool) -> None:
-    """Chosen: a tool has a conversation of its own, whatever calls it."""
+    """A called tool has its own conversation, whoever calls the tool."""
 
     @tool
     async def callee(ctx: BranchContext) -> list[int]:
@@ -85,7 +87,7 @@ async def test_a_called_tool_sees_the_callers_conversation_as_its_parents(replay
 
 
 async def test_a_tools_depth_limit_counts_from_the_tool(replay: bool) -> None:
-    """Chosen: how deep a tool may nest is a property of the tool, not of its caller."""
+    """The depth limit is a property of the tool, and independent of its caller."""
 
     async def nested(sub: BranchContext, levels: int) -> int:
         return await sub.branch(nested, levels - 1) if levels else sub.depth
@@ -160,7 +162,9 @@ async def test_a_handoff_tool_can_be_called_like_any_other(replay: bool) -> None
 
 @pytest.mark.parametrize("argument", ["tool", "self", "schema", "name"])
 async def test_a_tool_may_have_a_parameter_of_any_name(argument: str) -> None:
-    """Chosen: the caller's words are no business of the method that passes them on."""
+    """``ctx.call`` passes the tool's arguments on, so its own parameter names must not clash with
+    theirs.
+    """
     made: dict[str, Any] = {}
     exec(f"async def callee(ctx, *, {argument}: str) -> str:\n return {argument}", made)  # noqa: S102
     callee: Tool[Any] = tool(made["callee"])
@@ -173,7 +177,7 @@ async def test_a_tool_may_have_a_parameter_of_any_name(argument: str) -> None:
 
 
 async def test_a_tool_name_with_a_slash_is_no_hindrance(replay: bool) -> None:
-    """Chosen: MCP allows such names, and ids are built with slashes."""
+    """MCP allows slashes in tool names, and step ids are built with slashes."""
 
     @tool(name="files/read")
     async def read(ctx: BranchContext) -> str:

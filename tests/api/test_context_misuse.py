@@ -1,4 +1,4 @@
-"""Wrong uses of ``ctx`` that are easy to make: each gets one sentence with the remedy."""
+"""Likely misuses of ``ctx``: each raises an error of one sentence that names the remedy."""
 
 from collections.abc import Callable
 from datetime import timedelta

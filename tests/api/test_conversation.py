@@ -1,4 +1,4 @@
-"""The conversation of a branch: what is sent, what is appended, and who sees it."""
+"""The conversation of a branch: messages sent to the model, messages appended, and who sees them."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def echo(request: SampleRequest) -> str:
     return f"re: {request.messages[-1].text}"
 
 
-async def test_a_prompt_and_its_reply_are_two_messages_before_the_next_prompt(replay: bool) -> None:
+async def test_a_prompt_and_its_reply_precede_the_next_prompt(replay: bool) -> None:
     @tool
     async def talk(ctx: BranchContext) -> list[str]:
         assert not ctx.messages
@@ -50,7 +50,7 @@ async def test_explicit_messages_are_sent_unchanged_and_never_added(replay: bool
     assert texts(client.sample_calls[1].messages) == ["q", "a", "again"]
 
 
-async def test_a_sample_that_failed_leaves_the_conversation_as_it_was(replay: bool) -> None:
+async def test_a_failed_sample_does_not_change_the_conversation(replay: bool) -> None:
     @tool
     async def talk(ctx: BranchContext) -> list[str]:
         await ctx.gather(attempt(ctx), ctx.step(str))
@@ -65,8 +65,8 @@ async def test_a_sample_that_failed_leaves_the_conversation_as_it_was(replay: bo
     assert await run_tool(talk, {}, client, replay=replay) == ["second", "up"]
 
 
-async def test_prompts_sent_at_once_are_in_the_conversation_in_program_order(replay: bool) -> None:
-    """Chosen: the order of answers must not decide the conversation, which differs by edge."""
+async def test_simultaneous_prompts_keep_program_order_in_the_conversation(replay: bool) -> None:
+    """The order of answers differs by edge, so it must not decide the order of messages."""
 
     @tool
     async def talk(ctx: BranchContext) -> list[str]:
@@ -86,8 +86,8 @@ async def test_prompts_sent_at_once_are_in_the_conversation_in_program_order(rep
     assert all(len(request.messages) == 3 for request in client.sample_calls[1:])
 
 
-async def test_an_operation_is_placed_where_made_not_where_awaited(replay: bool) -> None:
-    """Chosen: identity and order are taken when a method is called."""
+async def test_an_operation_takes_its_place_when_it_is_created(replay: bool) -> None:
+    """An operation takes its id and its place when its method is called, and not at the ``await``."""
 
     @tool
     async def talk(ctx: BranchContext) -> list[str]:
@@ -101,7 +101,7 @@ async def test_an_operation_is_placed_where_made_not_where_awaited(replay: bool)
 
 
 async def test_a_task_continues_its_parents_conversation_without_changing_it(replay: bool) -> None:
-    """Chosen: two tasks that talk at once cannot share one line of messages."""
+    """Two tasks that sample at the same time cannot share one list of messages."""
 
     @tool
     async def talk(ctx: BranchContext) -> list[list[str]]:
@@ -156,7 +156,9 @@ async def test_the_calling_conversation_is_read_only_and_not_sent_along() -> Non
 
 
 async def test_an_outer_context_used_inside_a_branch_does_not_grow(replay: bool) -> None:
-    """Law 4, by the back door: a folded branch is not run again, so nothing may stay of it."""
+    """A replay does not run a folded branch again, so a folded branch must leave no messages
+    behind.
+    """
 
     @tool
     async def talk(ctx: BranchContext) -> list[str]:

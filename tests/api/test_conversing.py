@@ -41,7 +41,7 @@ async def refuse(ctx: BranchContext) -> str:
 
 
 def calls(*uses: tuple[str, Mapping[str, Any]], stop: str = "toolUse") -> SampleReply:
-    """A reply that calls tools; all such replies use the same ids."""
+    """Return a reply that calls tools; all such replies use the same ids."""
     content = [
         ToolUseBlock(id=f"u{number}", name=name, input=dict(given))
         for number, (name, given) in enumerate(uses, 1)
@@ -50,7 +50,7 @@ def calls(*uses: tuple[str, Mapping[str, Any]], stop: str = "toolUse") -> Sample
 
 
 def conversing(*tools: Tool[Any], max_rounds: int = 10, **options: Any) -> Tool[Any]:
-    """A tool that converses and returns what its conversation is then."""
+    """Return a tool that runs ``ctx.converse`` and returns its conversation afterwards."""
 
     @tool
     async def ask(ctx: BranchContext) -> list[dict[str, Any]]:
@@ -94,8 +94,10 @@ async def test_tools_are_called_until_the_model_answers(replay: bool) -> None:
     ]
 
 
-async def test_every_tool_use_has_one_result_in_the_next_message_and_an_id_of_its_own() -> None:
-    """As every provider requires, although this model repeats its ids."""
+async def test_every_tool_use_has_a_unique_id_and_one_result_in_the_next_message() -> None:
+    """Every provider requires one result for each tool use and unique ids; this model repeats its
+    ids.
+    """
     twice = calls(("weather", {"city": "Rome"}), ("weather", {"city": "Oslo"}))
     client = MockClient(samples=[twice, twice, twice, "Done."])
     await run_tool(conversing(weather), {}, client)
@@ -147,8 +149,8 @@ async def test_a_call_that_fails_is_fed_back_to_the_model(
     assert fed_back in texts(client.sample_calls[1].messages)[0]
 
 
-async def test_a_call_that_was_cut_is_not_run(replay: bool) -> None:
-    """Its arguments may be incomplete although they fit."""
+async def test_a_truncated_tool_call_is_not_run(replay: bool) -> None:
+    """A token limit cut the reply: arguments may be incomplete even if they match the schema."""
     cut = calls(("weather", {"city": "Rome"}), ("weather", {"city": "Os"}), stop="maxTokens")
     client = MockClient(samples=[cut, "Sorry."])
     await run_tool(conversing(weather), {}, client, replay=replay)
@@ -168,7 +170,7 @@ async def test_a_bug_of_a_tool_ends_the_call(replay: bool) -> None:
     assert len(client.sample_calls) == 1
 
 
-async def test_a_model_that_does_not_stop_calling_tools_is_stopped(replay: bool) -> None:
+async def test_converse_fails_when_the_model_calls_tools_too_often(replay: bool) -> None:
     client = MockClient(samples=lambda _: calls(("weather", {"city": "Rome"})))
 
     @tool
@@ -176,7 +178,7 @@ async def test_a_model_that_does_not_stop_calling_tools_is_stopped(replay: bool)
         with pytest.raises(ConverseRoundsError, match="2 requests") as stopped:
             await ctx.converse("Go.", tools=[weather], max_rounds=2)
         assert stopped.value.max_rounds == 2
-        return len(ctx.messages)  # as after a prompt that has failed
+        return len(ctx.messages)  # the conversation is as after a failed prompt
 
     assert await run_tool(ask, {}, client, replay=replay) == 0
     assert len(client.sample_calls) == 2
@@ -215,7 +217,7 @@ async def test_a_tool_sees_the_conversation_that_it_is_called_from(replay: bool)
     assert len(second) == 4  # and the first call with its result
 
 
-async def test_two_conversations_at_once_have_lines_of_their_own(replay: bool) -> None:
+async def test_simultaneous_conversations_have_separate_messages(replay: bool) -> None:
     @tool
     async def ask(ctx: BranchContext) -> list[str]:
         left, right = await ctx.gather(
@@ -251,7 +253,7 @@ async def test_a_client_without_tools_in_sampling_is_not_asked(replay: bool) -> 
         ({"temperature": -1}, "temperature"),
     ],
 )
-async def test_options_that_cannot_be_are_refused(options: dict[str, Any], problem: str) -> None:
+async def test_impossible_options_are_refused(options: dict[str, Any], problem: str) -> None:
     @tool
     async def ask(ctx: BranchContext) -> SampleResult[None]:
         return await ctx.converse("Go.", **options)
@@ -273,7 +275,7 @@ async def test_an_empty_reply_ends_the_conversation_with_something_to_send(repla
 
 
 class Others:
-    """Tools of another server, as ``RemoteTools`` are: a source of tools, and none itself."""
+    """A source of tools, like ``RemoteTools``; the source is not a tool."""
 
     def __repr__(self) -> str:
         return "RemoteTools()"
@@ -293,8 +295,10 @@ async def test_a_value_that_is_no_tool_is_refused_in_one_sentence(given: Any) ->
     )
 
 
-async def test_a_call_whose_arguments_are_no_object_gets_a_result_saying_so(replay: bool) -> None:
-    """The tool does not run, although it would take no arguments; the others of the reply do."""
+async def test_a_tool_call_without_an_object_as_arguments_gets_an_error_result(
+    replay: bool,
+) -> None:
+    """The tool does not run, even if it takes no arguments. The other calls of the reply run."""
     broken = ToolUseBlock(id="u9", name="refuse", input={}, malformed='["a"]')
     rome = calls(("weather", {"city": "Rome"}))
     reply = rome.model_copy(update={"content": (broken, *rome.content)})

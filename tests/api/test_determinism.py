@@ -1,4 +1,6 @@
-"""Time and chance: taken from the context they are the same in every replay; else it is noticed."""
+"""Time and randomness: values from ``ctx`` repeat in every replay, and a replay notices other
+values.
+"""
 
 import random
 import time
@@ -17,7 +19,7 @@ class Yes(BaseModel):
     yes: bool = True
 
 
-async def test_uuids_and_random_numbers_are_of_their_place_and_their_call(replay: bool) -> None:
+async def test_uuids_and_random_numbers_depend_on_their_place_and_call(replay: bool) -> None:
     seen: list[tuple[uuid.UUID, float]] = []
 
     @tool
@@ -54,7 +56,7 @@ def from_uuid() -> str:
 
 
 @pytest.mark.parametrize("chance", [from_random, from_time, from_uuid])
-async def test_a_question_made_of_chance_fails_its_authors_test(chance: Callable[[], str]) -> None:
+async def test_a_random_question_fails_in_the_authors_test(chance: Callable[[], str]) -> None:
     @tool
     async def outer(ctx: BranchContext) -> str:
         return (await ctx.elicit(Yes, f"Is it {chance()}?")).action

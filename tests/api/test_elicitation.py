@@ -1,4 +1,4 @@
-"""What a form can show, checked when the question is defined."""
+"""Elicitations: which fields a form can show, checked when the question is defined."""
 
 from collections.abc import Callable
 from datetime import date, datetime, time
@@ -30,7 +30,7 @@ class Inner(BaseModel):
 
 
 def field_of(annotation: Any, default: Any = ...) -> dict[str, Any]:
-    """Return how a form shows one field of this type."""
+    """Return the form's JSON schema of one field of this type."""
     model = type("Form", (BaseModel,), {"__annotations__": {"field": annotation}, "field": default})
     schema = form_schema(model)
     assert schema["type"] == "object"
@@ -86,10 +86,10 @@ def test_a_form_shows_flat_fields(annotation: Any, shown: dict[str, Any]) -> Non
     ],
     ids=str,
 )  # fmt: skip
-def test_a_form_describes_in_words_the_keys_that_the_protocol_lacks(
+def test_a_form_describes_keys_outside_the_protocol_in_words(
     annotation: Any, shown: dict[str, Any]
 ) -> None:
-    """Required: strict clients show no form with other keys."""
+    """Strict clients show no form that has keys outside of the protocol."""
     assert field_of(annotation) == shown
 
 
@@ -100,7 +100,7 @@ def test_a_form_describes_a_default_in_the_letters_of_its_language() -> None:
 
 
 def test_a_form_shows_enums_in_place() -> None:
-    """Chosen: MCP forms know no references."""
+    """MCP forms have no references."""
     assert field_of(Meal)["enum"] == ["fish", "vegan"]
     several = field_of(set[Meal])
     assert (several["type"], several["items"]["enum"]) == ("array", ["fish", "vegan"])
@@ -119,7 +119,7 @@ def test_a_form_shows_enums_in_place() -> None:
     ids=["one", "several", "legacy"],
 )
 def test_a_form_shows_choices_with_titles(type_: Any, schema: dict[str, Any]) -> None:
-    """Required: SEP-1330, where the items of a multi-select have no type."""
+    """SEP-1330: the items of a multi-select have no type."""
     assert field_of(Annotated[type_, WithJsonSchema(schema)]) == schema
 
 
@@ -136,8 +136,8 @@ def test_a_form_shows_the_default_of_a_decimal_as_a_number() -> None:
     assert shown == {"type": "number", "minimum": 0, "default": 1.5}
 
 
-def test_an_optional_field_is_one_that_is_not_required() -> None:
-    """Chosen: MCP forms know no null."""
+def test_an_optional_field_is_not_required_in_the_form() -> None:
+    """MCP forms have no null."""
 
     class Form(BaseModel):
         must: str
@@ -195,7 +195,7 @@ def test_a_model_that_is_no_flat_object_is_refused() -> None:
 
 
 def test_a_form_without_fields_asks_for_consent_alone() -> None:
-    """Chosen: accept or decline is an answer, too."""
+    """The user's accept or decline is the whole answer."""
 
     class Consent(BaseModel): ...
 
@@ -209,11 +209,11 @@ def test_only_a_pydantic_model_can_be_asked_for(thing: Any) -> None:
 
 
 def test_an_elicitation_shows_its_key_and_its_model() -> None:
-    """Chosen: it appears in messages and logs."""
+    """The text of an elicitation appears in messages and logs."""
     assert repr(Elicitation("inner", Inner)) == "Elicitation('inner', Inner)"
 
 
-def test_an_answer_says_how_it_ended() -> None:
+def test_an_answer_shows_whether_it_was_accepted() -> None:
     assert [Accepted(1).action, Declined().action, Cancelled().action] == [
         "accept",
         "decline",

@@ -1,4 +1,6 @@
-"""Asking the person: what is shown, how it can end, and what an unfitting answer gets."""
+"""Asking the user: the form shown, the possible answers, and the error for an answer that does not
+match.
+"""
 
 from typing import Literal, cast
 
@@ -131,7 +133,7 @@ async def test_a_key_that_the_protocol_lacks_is_checked_in_the_answer(replay: bo
     assert "agreed: Input should be True" in refused
 
 
-async def test_after_being_asked_again_three_times_the_question_fails(replay: bool) -> None:
+async def test_a_question_fails_after_three_unfitting_answers(replay: bool) -> None:
     client = MockClient(elicits=lambda _: {"row": 0})
     with pytest.raises(ElicitValidationError) as raised:
         await run_tool(choose, {}, client, replay=replay)
@@ -140,7 +142,7 @@ async def test_after_being_asked_again_three_times_the_question_fails(replay: bo
     assert len(client.elicit_calls) == 4
 
 
-async def test_a_person_may_still_decline_when_asked_again(replay: bool) -> None:
+async def test_a_user_can_decline_when_asked_again(replay: bool) -> None:
     client = MockClient(elicits=[{"row": 0}, Declined()])
     assert await run_tool(choose, {}, client, replay=replay) == Declined()
 
@@ -172,7 +174,7 @@ class Card(BaseModel):
 async def test_a_form_shows_the_names_that_its_fields_have_on_the_wire(
     answer: dict[str, int] | Card, replay: bool
 ) -> None:
-    """Chosen: schema, answer and exchange speak of the same names."""
+    """Schema, answer and exchange use the same names."""
 
     @tool
     async def ask(ctx: BranchContext) -> ElicitResult[Card]:
@@ -196,7 +198,7 @@ async def test_an_error_of_the_client_fails_the_question(replay: bool) -> None:
 
 
 async def test_a_refusal_by_an_error_has_declined(replay: bool) -> None:
-    """Chosen: as over MCP, where -1 is the code for it."""
+    """MCP uses code -1 for a request that the user has rejected."""
 
     @tool
     async def asks(ctx: BranchContext) -> str:
@@ -209,7 +211,7 @@ async def test_a_refusal_by_an_error_has_declined(replay: bool) -> None:
 @pytest.mark.parametrize(
     ("answer", "action"), [({}, "accept"), (Declined(), "decline"), (Cancelled(), "cancel")]
 )
-async def test_a_person_can_be_sent_to_a_url(
+async def test_a_user_can_be_sent_to_a_url(
     answer: dict[str, str] | Declined | Cancelled, action: str, replay: bool
 ) -> None:
     @tool
@@ -227,7 +229,7 @@ async def test_a_person_can_be_sent_to_a_url(
 
 
 class Confused(MockClient):
-    """Answers a question as a model would, some times."""
+    """Answers a question with a model's reply, a given number of times."""
 
     def __init__(self, times: int) -> None:
         super().__init__(elicits=lambda _: {"row": 1})

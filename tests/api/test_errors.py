@@ -1,4 +1,4 @@
-"""Errors: what they say, and that they survive the journal, pickling and copying."""
+"""Errors: their messages, and that they survive the journal, pickling and copying."""
 
 import copy
 import inspect
@@ -59,14 +59,14 @@ def test_an_error_is_the_same_after_the_journal_pickling_and_copying(error: Anab
 
 @pytest.mark.parametrize("error", PASSING, ids=repr)
 def test_an_error_of_a_store_is_never_the_outcome_of_a_step(error: AnabranchError) -> None:
-    """Chosen: it is about the server's database, and passes when the store is back."""
+    """A store error is about the server's database, and passes when the store is available again."""
     assert error_to_json(error) is None
     again = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert (type(again), str(again)) == (type(error), str(error))
 
 
 def test_the_limit_errors_have_a_common_root() -> None:
-    """Chosen: an author may handle all limits alike."""
+    """An author may want to handle all limits in one ``except``."""
     for error in (BranchDepthError, BranchTokenError, BranchTimeoutError):
         assert issubclass(error, BranchLimitError)
 
@@ -78,7 +78,7 @@ def test_the_text_of_a_foreign_error_is_not_part_of_the_message() -> None:
 
 
 class OutOfSeatsError(ToolError):
-    """An author's own refusal, with a constructor of its own."""
+    """An author's own error class, with its own constructor."""
 
     def __init__(self, row: int) -> None:
         self.row = row
@@ -86,7 +86,7 @@ class OutOfSeatsError(ToolError):
 
 
 def test_an_authors_own_subclass_can_be_pickled_but_not_rebuilt_by_name() -> None:
-    """Chosen: only this module's errors are known to every process."""
+    """Other processes know only the errors of ``anabranch.errors``."""
     again = pickle.loads(pickle.dumps(OutOfSeatsError(7)))  # noqa: S301
     assert isinstance(again, OutOfSeatsError)
     assert (again.row, str(again)) == (7, "Row 7 is full.")
@@ -97,11 +97,11 @@ def test_an_authors_own_subclass_can_be_pickled_but_not_rebuilt_by_name() -> Non
     "foreign", [ValueError("x"), AnabranchError("x"), BranchLimitError("x")], ids=repr
 )
 def test_an_error_that_cannot_be_rebuilt_is_not_recorded(foreign: Exception) -> None:
-    """Chosen: nothing is written that could not be read."""
+    """The journal must only have entries that a replay can read."""
     assert error_to_json(foreign) is None
 
 
-def test_an_unknown_error_is_not_guessed_at() -> None:
-    """Chosen: a journal of a newer release fails clearly."""
+def test_an_unknown_error_in_a_journal_is_refused() -> None:
+    """A journal that a newer release wrote must fail with a clear error."""
     with pytest.raises(KeyError, match="NewError"):
         error_from_json({"type": "NewError"})

@@ -1,4 +1,7 @@
-"""A missing package is named, with a command that installs it as anabranch itself was installed."""
+"""The error for a missing package names the package and the command that installs it.
+
+The command uses the installer by which anabranch was installed.
+"""
 
 import json
 import subprocess
@@ -19,7 +22,7 @@ ARCHIVE: dict[str, object] = {
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The metadata of an installation of anabranch, instead of the real one."""
+    """Return the metadata of an imagined installation of anabranch, in place of the real one."""
     info = tmp_path / "anabranch-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: anabranch\nVersion: 1.0\n")
@@ -34,18 +37,18 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return info
 
 
-def test_from_an_index_by_pip(installed: Path) -> None:
+def test_the_command_uses_pip_when_pip_installed_anabranch(installed: Path) -> None:
     (installed / "INSTALLER").write_text("pip\n")
     assert install_command("chat") == "/venv/bin/python -m pip install 'anabranch[chat]'"
 
 
-def test_from_an_index_by_uv(installed: Path) -> None:
+def test_the_command_uses_uv_when_uv_installed_anabranch(installed: Path) -> None:
     (installed / "INSTALLER").write_text("uv\n")
     wanted = "uv pip install --python /venv/bin/python 'anabranch[tui]'"
     assert install_command("tui") == wanted
 
 
-def test_by_a_uv_that_is_in_this_environment_alone(
+def test_the_command_names_uv_by_its_path_when_uv_is_not_on_path(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (installed / "INSTALLER").write_text("uv")
@@ -65,12 +68,16 @@ def test_by_a_uv_that_is_in_this_environment_alone(
                      id="url"),
     ],
 )  # fmt: skip
-def test_from_elsewhere(installed: Path, origin: dict[str, object], source: str) -> None:
+def test_the_command_names_the_origin_when_anabranch_is_not_from_an_index(
+    installed: Path, origin: dict[str, object], source: str
+) -> None:
     (installed / "direct_url.json").write_text(json.dumps(origin))
     assert install_command("chat") == f"/venv/bin/python -m pip install {source}"
 
 
-def test_from_a_source_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_uses_pip_when_anabranch_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing(name: str) -> metadata.Distribution:
         raise metadata.PackageNotFoundError(name)
 
@@ -89,7 +96,7 @@ def test_a_missing_module_of_ours_is_not_called_an_extra() -> None:
 
 @pytest.mark.usefixtures("cold")
 def test_a_command_without_its_extra_names_the_extra_to_install() -> None:
-    """In a process where AG-UI cannot be found, as on a machine without the extra."""
+    """The command runs in a process that cannot import AG-UI, as on a machine without the extra."""
     program = (
         "import sys; sys.modules['ag_ui'] = None\n"
         "from anabranch.cli import main\n"

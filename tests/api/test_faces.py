@@ -1,4 +1,6 @@
-"""A room is entered by its face, and a test imports helpers from harness modules."""
+"""Modules import other packages through their public face; tests import helpers from harness
+modules.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -28,7 +30,7 @@ ROOM_OF = {
 
 @cache
 def exported(package: str) -> str:
-    """Return the source of a package's face."""
+    """Return the source of a package's ``__init__.py``."""
     face = SOURCE.joinpath(*package.split("."), "__init__.py")
     return face.read_text(encoding="utf-8") if face.exists() else ""
 
@@ -39,7 +41,9 @@ def is_module(name: str) -> bool:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield the modules that a file imports, and private names in them, wherever the import stands."""
+    """Yield the modules that a file imports, and the private names that it takes from them, at any
+    nesting level.
+    """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -53,7 +57,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def is_private(name: str) -> bool:
-    """Return whether a name lies behind the face of its room."""
+    """Return whether a name is private to its package."""
     package, *inner = name.split(".")
     if package != "anabranch" or len(inner) < 2:
         return False
@@ -63,7 +67,7 @@ def is_private(name: str) -> bool:
 
 
 def is_own(path: Path, name: str) -> bool:
-    """Return whether a file is in the room of a name, or in the folder of the room's tests."""
+    """Return whether a file is in the package of a name, or in the folder of that package's tests."""
     root = TESTS if path.is_relative_to(TESTS) else SOURCE / "anabranch"
     folders = path.relative_to(root).parts[:-1]
     return name.split(".")[1] in {ROOM_OF.get(each, each) for each in folders}
@@ -81,14 +85,16 @@ def test_no_module_imports_a_test_module() -> None:
     assert found == []
 
 
-def test_no_test_enters_a_private_module_of_another_room() -> None:
-    """A harness module in the folder of the other room does, and gives others what they need."""
+def test_no_test_imports_private_modules_of_another_package() -> None:
+    """A harness module in the other package's test folder may import private modules, and serves
+    all tests.
+    """
     found = [each for each in IMPORTS if is_private(each[1])]
     assert len(found) > 100
     assert [each for each in found if not is_own(*each)] == []
 
 
-def test_no_module_enters_another_room_past_its_face() -> None:
+def test_no_module_imports_private_modules_of_another_package() -> None:
     found = [each for each in imports_below(SOURCE) if is_private(each[1])]
     assert len(found) > 100
     assert [each for each in found if not is_own(*each)] == []
@@ -100,12 +106,14 @@ def test_a_lazy_package_loads_each_of_its_names(room: str) -> None:
     names = lazily_imported(SOURCE / "anabranch" / room / "__init__.py")
     modules = {path.stem for path in (SOURCE / "anabranch" / room).glob("*.py")}
     assert names
-    assert modules.isdisjoint(names)  # a loaded module would hide a name like its own
+    assert modules.isdisjoint(
+        names
+    )  # a loaded submodule would hide an exported name that equals its own
     assert [name for name in names if not hasattr(face, name)] == []
 
 
 def lazily_imported(face: Path) -> set[str]:
-    """Return the names that a face imports for type checkers alone."""
+    """Return the names that ``__init__.py`` imports for type checkers alone."""
     blocks = [
         node.body
         for node in ast.parse(face.read_text(encoding="utf-8")).body

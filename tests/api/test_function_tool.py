@@ -1,4 +1,6 @@
-"""``@tool``: what is read from a function, what is refused, and how arguments are checked."""
+"""``@tool``: name, schema and description read from a function, refused functions, and checked
+arguments.
+"""
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -45,7 +47,7 @@ def test_name_description_and_parameters_are_the_functions() -> None:
     assert repr(search) == "<tool search>"
 
 
-def test_everything_can_be_said_at_the_definition_instead() -> None:
+def test_decorator_arguments_replace_what_the_function_says() -> None:
     @tool(
         name="find",
         description="Find.",
@@ -63,7 +65,7 @@ def test_everything_can_be_said_at_the_definition_instead() -> None:
 
 
 def test_a_function_without_a_docstring_has_no_description() -> None:
-    """Chosen: nothing is made up."""
+    """The library does not invent a description."""
 
     @tool
     async def quiet(ctx: BranchContext) -> None: ...
@@ -132,13 +134,13 @@ async def by_position(ctx: BranchContext, city: str, /) -> str:
     ],
 )
 def test_a_function_that_is_no_tool_is_refused_when_defined(function: Any, words: str) -> None:
-    """Chosen: the author learns of it at import, not at the first call."""
+    """The author sees the error at import instead of at the first call."""
     with pytest.raises(TypeError, match=words):
         tool(function)
 
 
 class NotData:
-    """No JSON makes one of these."""
+    """A value that no JSON can express."""
 
 
 async def takes_no_data(ctx: BranchContext, city: str, database: NotData) -> None: ...
@@ -153,7 +155,7 @@ async def takes_a_function(ctx: BranchContext, city: str, then: Callable[[], Non
 def test_a_parameter_that_no_caller_could_give_is_named(
     function: Callable[..., Awaitable[None]], name: str
 ) -> None:
-    """Chosen: the author learns of it at import, in the author's own words."""
+    """The author sees the error at import, with the names of the author's own code."""
     with pytest.raises(TypeError, match=rf"a caller cannot give \['{name}'\]"):
         tool(function)
 
@@ -186,7 +188,7 @@ def test_a_tool_resolves_postponed_annotations() -> None:
 
 
 def test_an_annotation_that_is_not_known_at_run_time_is_named() -> None:
-    """Chosen: schemas are built of annotations when the tool is defined."""
+    """``@tool`` builds the schema from the annotations when the tool is defined."""
     made: dict[str, Any] = {}
     exec("async def book(ctx, seat: 'Seet') -> None: ...", made)  # noqa: S102
     with pytest.raises(TypeError, match="an annotation names 'Seet', which is not defined"):
@@ -194,7 +196,7 @@ def test_an_annotation_that_is_not_known_at_run_time_is_named() -> None:
 
 
 def test_an_unknown_capability_is_refused_where_the_tool_is_defined() -> None:
-    """Chosen: a requirement that no client can meet is a typing mistake."""
+    """No client can have an unknown capability: the name is a typing mistake."""
 
     @tool(requires=["sampling"])
     async def fine(ctx: BranchContext) -> None: ...
@@ -235,7 +237,7 @@ async def test_invalid_arguments_get_one_message_that_lists_every_field(replay: 
 
 
 async def test_the_values_of_wrong_arguments_are_not_repeated() -> None:
-    """Chosen: what a caller sent by mistake may be a secret of its user."""
+    """An argument sent by mistake may be a secret of the user."""
     with pytest.raises(InvalidArgumentsError) as raised:
         await run_tool(search, {"city": "Rome", "budget": "hunter2"}, MockClient())
     assert "hunter2" not in str(raised.value)
@@ -254,7 +256,7 @@ async def test_arguments_arrive_in_the_declared_types(replay: bool) -> None:
 
 @pytest.mark.parametrize("name", ["schema", "copy", "json", "model_config", "_x", "self", "items"])
 async def test_a_parameter_may_have_a_name_that_pydantic_uses_itself(name: str) -> None:
-    """Chosen: a parameter's name is the author's choice."""
+    """The author may choose any parameter name."""
     made: dict[str, Any] = {}
     exec(f"async def named(ctx, *, {name}: int = 3) -> int:\n return {name}", made)  # noqa: S102
     named = tool(made["named"])

@@ -1,4 +1,4 @@
-"""``HandoffTool``: before → client → after, and what may cross between them."""
+"""``HandoffTool``: the phases before, client and after, and the data that crosses between them."""
 
 import asyncio
 from typing import Annotated
@@ -32,7 +32,7 @@ class Outcome(BaseModel):
 
 
 class Deck:
-    """A service of the server: it draws cards and counts."""
+    """A service of the server that draws cards and counts its draws."""
 
     def __init__(self) -> None:
         self.left = ["A♠", "K♥", "Q♦", "J♣", "10♠"]
@@ -74,7 +74,7 @@ class PickCard(HandoffTool):
         return Outcome(success=pick.picked is not None, is_winner=pick.picked == hand.secret)
 
 
-async def test_a_card_is_picked_with_analysis_as_in_the_seed(replay: bool) -> None:
+async def test_a_handoff_tool_picks_a_card_with_analysis(replay: bool) -> None:
     deck = Deck()
     client = MockClient(samples=["An interesting hand."], elicits=[{"card_number": 3}])
     result = await run_tool(PickCard(deck), {"count": 3, "analyze": True}, client, replay=replay)
@@ -86,7 +86,7 @@ async def test_a_card_is_picked_with_analysis_as_in_the_seed(replay: bool) -> No
     assert [call.message for call in client.log_calls] == ["Drew 3 cards"]
 
 
-async def test_before_and_after_run_once_however_many_rounds_there_are(replay: bool) -> None:
+async def test_before_and_after_run_once_over_many_rounds(replay: bool) -> None:
     deck = Deck()
     client = MockClient(samples=["x"], elicits=[{"card_number": 99}, {"card_number": 1}])
     await run_tool(PickCard(deck), {"count": 2, "analyze": True}, client, replay=replay)
@@ -128,10 +128,10 @@ def test_a_handoff_tool_is_named_after_its_class_and_described_by_it() -> None:
 
 
 def test_a_phase_that_is_missing_is_named_when_the_class_is_defined() -> None:
-    """Chosen: the author learns of it at import, not at the first call."""
+    """The author sees the error at import instead of at the first call."""
     with pytest.raises(TypeError, match="HandoffTool Half lacks before, after"):
 
-        class Half(HandoffTool):  # its definition fails
+        class Half(HandoffTool):  # the class definition raises
             async def client(self, handoff: None, ctx: BranchContext) -> None: ...
 
 
@@ -195,7 +195,7 @@ async def test_client_receives_a_copy_of_the_data_alone(replay: bool) -> None:
 
 
 async def test_after_does_not_run_when_the_client_phase_fails(replay: bool) -> None:
-    """Chosen: the phases are one program."""
+    """The three phases are one program: an error in one ends the call."""
 
     class Failing(PickCard):
         async def client(self, hand: Hand, ctx: BranchContext) -> Pick:

@@ -1,4 +1,4 @@
-"""Small parts: capabilities, the clock and the ids that tests drive by hand, the system's own."""
+"""Capabilities of a host, the system's clock and ids, and the test doubles for both."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ def test_a_host_offers_the_capabilities_of_its_client() -> None:
         host.require("elicitation", "elicitation.url")
 
 
-def test_a_sampler_of_the_servers_own_stands_in_for_sampling_alone() -> None:
+def test_a_servers_sampler_provides_plain_sampling_only() -> None:
     host = Host(NOTHING, Own())
     host.require("sampling", "sampling.tools")
     with pytest.raises(CapabilityError, match="'elicitation'"):
@@ -36,7 +36,7 @@ def test_a_sampler_of_the_servers_own_stands_in_for_sampling_alone() -> None:
 
 
 async def test_a_host_without_a_sampler_answers_nothing_itself() -> None:
-    """Chosen: asking it to is a mistake of the library."""
+    """A request to a host without a sampler is a bug of the library."""
     request = SampleRequest(messages=(user("x"),), max_tokens=1)
     with pytest.raises(CapabilityError, match="'sampling'"):
         await Host().respond(request)
@@ -60,8 +60,8 @@ def test_a_manual_clock_stands_until_it_is_moved_and_rings_in_order() -> None:
     assert clock.now() == 112
 
 
-def test_an_alarm_may_set_another_that_is_due_on_the_way() -> None:
-    """Chosen: as on any clock."""
+def test_an_alarm_can_set_another_that_rings_in_the_same_move() -> None:
+    """An alarm that another alarm sets rings within the same move of the clock."""
     clock = ManualClock(start=0.0)
     rung: list[float] = []
 
@@ -80,7 +80,7 @@ def test_sequential_ids_count_calls() -> None:
 
 
 def test_the_systems_ids_are_long_and_differ() -> None:
-    """Chosen: a call's id is hard to guess."""
+    """A call's id must be hard to guess."""
     made = {SystemIds().call_id() for _ in range(100)}
     assert len(made) == 100
     assert all(name.startswith("call_") and len(name) == 17 for name in made)

@@ -1,4 +1,4 @@
-"""A memo by identity: values are computed once for each object, and dropped with it."""
+"""A memo by identity computes a value once for each object, and drops the value with its object."""
 
 import gc
 import sys
@@ -18,7 +18,7 @@ def text_of_message(message: Message) -> str:
     return message.text
 
 
-def test_a_value_is_computed_once_for_each_object_and_not_for_its_equals() -> None:
+def test_a_value_is_computed_once_for_each_object_even_among_equals() -> None:
     computed: list[Message] = []
 
     def length(message: Message) -> int:
@@ -39,9 +39,11 @@ def test_a_value_is_dropped_with_its_object() -> None:
     assert len(memo) == 0
 
 
-def test_a_new_object_under_the_id_of_an_old_one_gets_its_own_value() -> None:
+def test_a_new_object_with_a_reused_id_gets_a_new_value() -> None:
     memo = IdentityMemo(text_of_message)
-    for number in range(1000):  # CPython gives the id of a freed object to the next of its size
+    for number in range(
+        1000
+    ):  # CPython gives the id of a freed object to the next object of its size
         assert memo([user(str(number))]) == [str(number)]
 
 
@@ -57,7 +59,7 @@ async def talk(ctx: BranchContext) -> str:
 
 @pytest.mark.parametrize("laps", [10, 40])
 async def test_each_message_of_a_conversation_is_estimated_and_pinned_once(laps: int) -> None:
-    """Chosen here: a conversation of n requests costs n messages, not n²."""
+    """A conversation of n requests then costs n estimates instead of n²."""
     uses = [
         ToolUseBlock(id=f"use_{lap}", name="look", input={"number": lap}) for lap in range(laps)
     ]
@@ -75,6 +77,6 @@ async def test_each_message_of_a_conversation_is_estimated_and_pinned_once(laps:
         assert await run_tool(talk, {}, client, replay=False) == "Done."
     finally:
         sys.setprofile(before)
-    # The prompt, and for each lap what the model said and the results; with an estimate of each reply.
+    # Estimated: the prompt; for each lap the model's message and the results; and each reply.
     messages = 1 + 2 * laps
     assert computed["_pin_message"] == computed["_estimate_message"] == messages

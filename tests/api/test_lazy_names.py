@@ -1,4 +1,4 @@
-"""The names of the package are loaded when they are first used."""
+"""The package loads each public name at its first use."""
 
 import subprocess
 import sys

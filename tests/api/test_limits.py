@@ -1,4 +1,4 @@
-"""``Limits``: three numbers that only narrow."""
+"""``Limits``: depth, tokens and time, which inner limits can only narrow."""
 
 import math
 from typing import Any
@@ -39,7 +39,7 @@ def test_the_tighter_of_two_limits_holds(outer: Limits, inner: Limits) -> None:
 
 
 @given(limits)
-def test_no_limits_inside_change_nothing(outer: Limits) -> None:
+def test_missing_inner_limits_change_nothing(outer: Limits) -> None:
     assert outer.narrowed(None) is outer
     assert outer.narrowed(Limits()) is outer
     assert Limits().narrowed(outer) == outer

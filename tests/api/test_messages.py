@@ -1,4 +1,4 @@
-"""The shapes that cross: two spellings, text where blocks are due, and no way to change them."""
+"""Message types: both spellings of fields, text in place of blocks, and immutability."""
 
 import pickle
 
@@ -29,7 +29,7 @@ BLOCKS = (
 
 
 def test_a_message_survives_both_of_its_spellings() -> None:
-    """Chosen: snake_case here, camelCase on the wire; both are read."""
+    """Python code uses snake_case, the wire uses camelCase, and the models read both."""
     message = user(BLOCKS)
     assert Message.model_validate(message.model_dump()) == message
     assert Message.model_validate(message.wire()) == message
@@ -43,7 +43,7 @@ def test_a_message_survives_both_of_its_spellings() -> None:
     ids=["text", "block as json", "block", "list"],
 )
 def test_a_text_or_one_block_may_stand_for_a_list_of_blocks(content: object) -> None:
-    """Chosen: providers and MCP allow all three."""
+    """Providers and MCP allow all three."""
     assert Message.model_validate({"role": "user", "content": content}) == user("hi")
     assert SampleReply.model_validate({"content": content}).text == "hi"
 
@@ -61,7 +61,7 @@ def test_the_tool_calls_of_a_reply_are_its_tool_uses_in_order() -> None:
 
 
 def test_a_tool_result_may_be_given_as_a_text() -> None:
-    """Chosen: most results are one text."""
+    """Most tool results are one text."""
     given = {"tool_use_id": "u1", "content": "b"}
     assert ToolResultBlock.model_validate(given).content == (TextBlock(text="b"),)
 
@@ -76,7 +76,7 @@ def test_a_tool_result_may_be_given_as_a_text() -> None:
     ids=str,
 )
 def test_a_value_that_is_no_message_is_refused(wrong: dict[str, str | dict[str, str]]) -> None:
-    """Chosen: a conversation is checked where it enters."""
+    """A conversation is checked when the author passes it in."""
     with pytest.raises(ValidationError):
         to_messages([wrong])
 
@@ -95,7 +95,7 @@ def test_usage_adds_up() -> None:
 
 
 def test_absent_fields_are_left_out_on_the_wire() -> None:
-    """Chosen: MCP's peers check what they get."""
+    """MCP clients validate messages, and may refuse a null."""
     spec = ToolSpec(name="t", input_schema={"type": "object"})
     assert spec.wire() == {"name": "t", "description": "", "inputSchema": {"type": "object"}}
     assert "usage" not in SampleReply(content=()).wire()
@@ -110,7 +110,7 @@ def test_an_exchange_is_a_tuple_of_messages_whose_tool_use_can_be_filled() -> No
 
 
 def test_an_unchecked_message_equals_a_checked_message() -> None:
-    """Of a class with private attributes or fields left out it would not be."""
+    """The equality would fail for a class with private attributes or with fields left out."""
     plain = Message(role="user", content=BLOCKS)
     made = unchecked(Message, role="user", content=BLOCKS)
     assert made == plain

@@ -1,4 +1,6 @@
-"""``MockClient``: it answers from lists or functions, records requests, and fails without an answer."""
+"""``MockClient`` answers from lists or functions, records requests, and fails when it has no
+answer.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -61,7 +63,7 @@ async def test_samples_are_a_queue_of_texts_replies_results_and_functions(replay
 
 
 @pytest.mark.parametrize("function", [shout, shout_later])
-async def test_one_function_answers_always(function: Callable[..., str], replay: bool) -> None:
+async def test_a_function_answers_every_request(function: Callable[..., str], replay: bool) -> None:
     client = MockClient(samples=function)
     assert await run_tool(ask, {"samples": 3}, client, replay=replay) == ["S0", "S1", "S2"]
 
@@ -103,7 +105,7 @@ async def test_a_queue_that_runs_dry_is_named_with_the_question(
 
 
 async def test_a_dry_queue_raises_an_error_that_no_tool_can_catch(replay: bool) -> None:
-    """Chosen: a tool that handles errors must not hide the test's own mistake."""
+    """A tool that handles errors must not hide a mistake of the test."""
 
     @tool
     async def careless(ctx: BranchContext) -> str:
@@ -117,7 +119,7 @@ async def test_a_dry_queue_raises_an_error_that_no_tool_can_catch(replay: bool) 
 
 
 async def test_an_assertion_in_a_function_fails_the_test_and_not_the_tool(replay: bool) -> None:
-    """Chosen: an assertion about a request is the test's own."""
+    """An assertion about a request belongs to the test, and the tool must not catch it."""
 
     def checked(request: SampleRequest) -> str:
         assert request.max_tokens == 1, "asks for too much"
@@ -210,7 +212,7 @@ def test_a_capability_stands_for_its_finer_ones() -> None:
 
 @pytest.mark.parametrize("single", ["a text", {"yes": True}, Yes(yes=True)], ids=repr)
 def test_a_single_answer_that_is_no_list_is_refused(single: Any) -> None:
-    """Chosen: a text is iterable, and would be taken letter by letter."""
+    """A text is iterable: without the check each letter would be one answer."""
     with pytest.raises(TypeError, match="takes a list of answers"):
         MockClient(samples=single)
     with pytest.raises(TypeError, match="takes a list of answers"):
@@ -218,7 +220,7 @@ def test_a_single_answer_that_is_no_list_is_refused(single: Any) -> None:
 
 
 async def test_a_value_that_is_no_answer_is_refused(replay: bool) -> None:
-    """Chosen: the test's own mistake is the test's error, past the tool."""
+    """A mistake of the test must fail the test, even if the tool catches errors."""
     nonsense: Any = 17
     with pytest.raises(TypeError, match="cannot make a model's reply of 17"):
         await run_tool(ask, {"samples": 1}, MockClient(samples=[nonsense]), replay=replay)
@@ -258,5 +260,5 @@ async def choose(ctx: BranchContext) -> str:
 
 @pytest.mark.parametrize("content", [{"action": "accept"}, {"action": "go", "content": "now"}])
 async def test_content_that_resembles_such_an_answer_is_content(content: dict[str, Any]) -> None:
-    """A form may have a field ``action`` of its own."""
+    """A form may have a field named ``action``."""
     assert await run_tool(choose, {}, MockClient(elicits=[content])) == content["action"]

@@ -1,4 +1,4 @@
-"""No module of a room imports itself by way of others, type-checking imports included."""
+"""No module of a package imports itself through others, type-checking imports included."""
 
 import ast
 import importlib.util
@@ -11,7 +11,7 @@ import anabranch
 PACKAGE = Path(anabranch.__file__).parent
 ROOMS = sorted(f"anabranch.{path.parent.name}" for path in PACKAGE.glob("*/__init__.py"))
 
-# A scope knows the module that it stands in, and a module has scopes.
+# A module refers to its scopes, and each scope to its module.
 ESSENTIAL = [["anabranch.replay_check._scopes", "anabranch.replay_check._sources"]]
 
 
@@ -30,7 +30,7 @@ def modules_of(room: str) -> dict[str, Path]:
 
 
 def imports_of(path: Path, known: dict[str, Path]) -> set[str]:
-    """Return the modules of ``known`` that the file imports, wherever the import stands."""
+    """Return the modules of ``known`` that the file imports, at any nesting level."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -42,7 +42,7 @@ def imports_of(path: Path, known: dict[str, Path]) -> set[str]:
 
 
 def circles_in(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Return the modules that can be reached from themselves, by circle."""
+    """Return the modules that can reach themselves, each with its circle."""
     reach = {name: set(targets) for name, targets in graph.items()}
     for middle in graph:
         for name in graph:
@@ -64,6 +64,6 @@ def test_no_module_imports_itself_by_way_of_others(room: str) -> None:
     assert circles == (ESSENTIAL if room == "anabranch.replay_check" else [])
 
 
-def test_a_circle_would_be_found() -> None:
+def test_a_circle_is_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
     assert circles_in(graph) == [["b", "c"]]

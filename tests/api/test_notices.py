@@ -1,4 +1,4 @@
-"""``log`` and ``notify``: delivered to the client once, in the order of the program."""
+"""``log`` and ``notify`` reach the client once, in the order of the program."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ async def test_log_lines_and_progress_are_delivered_once_however_often_they_are_
 
 
 async def test_an_unknown_level_is_refused_where_it_is_made() -> None:
-    """Chosen: over MCP it would fail far from the line that is wrong."""
+    """Over MCP an unknown level would fail far from the wrong line."""
     level: Any = "loud"
 
     @tool
@@ -44,7 +44,7 @@ async def test_an_unknown_level_is_refused_where_it_is_made() -> None:
 
 
 async def test_without_a_client_notices_are_dropped() -> None:
-    """Chosen: a tool may be run without a client, and talk."""
+    """A tool that logs may run without a client."""
 
     @tool
     async def outer(ctx: BranchContext) -> str:

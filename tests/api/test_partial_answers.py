@@ -1,4 +1,4 @@
-"""A client that answers some of a round's questions: the others are asked again, under the same rules."""
+"""A client answers some questions of a round: the next round asks the others under the same rules."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -21,7 +21,7 @@ class Yes(BaseModel):
 async def played(
     made: Tool[str], rounds: list[Answers], host: Host | None = None
 ) -> list[list[str]]:
-    """Answer each round as given; return what each round asked, and last what came of it."""
+    """Answer each round as given; return the questions of each round, and last the result."""
 
     async def nowhere(_: Notice) -> None: ...
 
@@ -99,7 +99,7 @@ async def test_an_answered_sample_counts_until_the_replay_has_charged_it() -> No
 
 
 async def test_a_question_that_was_shown_is_not_refused_because_another_one_is_open() -> None:
-    """Chosen: what is on the person's screen stays there."""
+    """A question that the user's screen shows must stay there."""
 
     @tool
     async def outer(ctx: BranchContext) -> str:

@@ -1,4 +1,4 @@
-"""``patience=``: how long work outside of steps may hold back an open question."""
+"""``patience=``: how long work outside of steps may delay an open question."""
 
 import asyncio
 import math
@@ -23,7 +23,9 @@ HOUR = 3600.0
 
 
 def asking_beside(seconds: float) -> Callable[[BranchContext], Awaitable[str]]:
-    """Return a function that asks beside work, which takes some ``seconds`` the first time, and then none."""
+    """Return a function that asks while other work runs; the work takes ``seconds`` only the first
+    time.
+    """
     left = [seconds]
 
     async def beside_work(ctx: BranchContext) -> str:
@@ -38,7 +40,7 @@ def asking_beside(seconds: float) -> Callable[[BranchContext], Awaitable[str]]:
 
 
 class InPhases(HandoffTool):
-    """Ask beside work."""
+    """Ask while other work runs."""
 
     patience = 0.02
 
@@ -100,7 +102,7 @@ async def test_a_server_has_a_patience_for_all_its_tools(caplog: pytest.LogCaptu
     assert cut_off(caplog)
 
 
-async def test_where_the_function_stays_alive_nothing_is_cut_off(
+async def test_patience_cuts_nothing_off_on_a_hot_edge(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     asking = tool(patience=0.02)(asking_beside(0.05))
@@ -111,7 +113,7 @@ async def test_where_the_function_stays_alive_nothing_is_cut_off(
 @pytest.mark.parametrize("patience", [0, -1, math.inf, math.nan])
 async def test_a_patience_is_a_positive_number_of_seconds(patience: float) -> None:
     class Impatient(InPhases):
-        """Ask beside work."""
+        """Ask while other work runs."""
 
     Impatient.patience = patience
     with pytest.raises(ValueError, match="patience must be a positive number"):

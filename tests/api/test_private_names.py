@@ -1,4 +1,4 @@
-"""Private names of other libraries are used in a few files, each for a reason."""
+"""Only listed files use private names of other libraries, each for a stated reason."""
 
 import ast
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def is_private(name: str) -> bool:
 
 
 def defined_in(tree: ast.AST) -> set[str]:
-    """Return the names that a module defines itself: functions, classes, variables, fields."""
+    """Return the names that a module defines: functions, classes, variables, fields."""
     names: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -60,7 +60,7 @@ def defined_in(tree: ast.AST) -> set[str]:
 
 
 def used_in(node: ast.AST, own: set[str], inherited: AbstractSet[str]) -> Iterator[str]:
-    """Yield the names of others that ``node`` itself uses, private or not."""
+    """Yield the attributes and imported names that ``node`` uses, private or not."""
     match node:
         case ast.Import(names=names):
             yield from (part for name in names for part in name.name.split("."))
@@ -86,7 +86,9 @@ def _is_ours(module: str) -> bool:
 
 
 def private_names(tree: ast.AST, inherited: AbstractSet[str] = frozenset()) -> set[str]:
-    """Return the private names in ``tree`` that neither it nor our base classes define."""
+    """Return the private names in ``tree`` that neither the module nor this project's base classes
+    define.
+    """
     own = defined_in(tree)
     found = (name for node in ast.walk(tree) for name in used_in(node, own, inherited))
     return {name for name in found if is_private(name)}
@@ -94,7 +96,7 @@ def private_names(tree: ast.AST, inherited: AbstractSet[str] = frozenset()) -> s
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, set[str]]:
-    """The private names that each file uses, by the file's path."""
+    """Return the private names that each file uses, by the file's path."""
     trees = {
         path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8"))
         for path in ROOT.rglob("*.py")
@@ -107,12 +109,12 @@ def found() -> dict[str, set[str]]:
 def test_private_names_of_libraries_are_used_only_where_a_reason_is_given(
     found: dict[str, set[str]],
 ) -> None:
-    """Chosen: a private name breaks without notice, so each file that needs one is known."""
+    """A private name can change in any release, so each file that needs one is listed."""
     assert {path: used for path, used in found.items() if path not in REASONS} == {}
 
 
 def test_every_file_with_a_reason_still_needs_it(found: dict[str, set[str]]) -> None:
-    """Chosen: what is public now is used publicly."""
+    """A name that its library has made public leaves the list."""
     assert REASONS.keys() - found.keys() == set()
 
 

@@ -1,4 +1,4 @@
-"""The names that the contract promises."""
+"""The public names that the documentation promises."""
 
 import inspect
 
@@ -12,7 +12,7 @@ def test_every_error_can_be_imported_from_the_top() -> None:
     assert set(errors.__all__) <= set(anabranch.__all__)
 
 
-def test_the_contracts_own_imports_work() -> None:
+def test_the_documented_imports_work() -> None:
     from anabranch import Accepted, BranchContext, Elicitation, HandoffTool, Limits, tool
     from anabranch.testing import MockClient, run_tool
 
@@ -42,7 +42,7 @@ CONTRACT = {
 
 
 @pytest.mark.parametrize("method", CONTRACT)
-def test_the_context_has_the_contracts_methods_and_parameters(method: str) -> None:
+def test_the_context_has_the_documented_methods_and_parameters(method: str) -> None:
     function = getattr(anabranch.BranchContext, method)
     parameters = [name for name in inspect.signature(function).parameters if name != "self"]
     assert sorted(parameters) == sorted(CONTRACT[method].split())

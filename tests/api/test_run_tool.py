@@ -1,4 +1,6 @@
-"""The in-process edge: any object that answers, hot or cold, with the same outcome."""
+"""``run_tool``, the in-process edge: any answerer works, and hot and cold runs have the same
+outcome.
+"""
 
 import logging
 from collections.abc import Callable
@@ -86,7 +88,7 @@ def analyst(request: SampleRequest) -> str:
     return request.messages[-1].text.partition(" ")[0].lower()
 
 
-async def test_a_flight_is_booked_as_in_the_contract(replay: bool) -> None:
+async def test_a_flight_is_booked_when_the_user_agrees(replay: bool) -> None:
     booked.clear()
     client = MockClient(samples=analyst, elicits=[{"ok": True}])
     result = await run_tool(book_flight, {"destination": "Rome"}, client, replay=replay)
@@ -98,7 +100,7 @@ async def test_a_flight_is_booked_as_in_the_contract(replay: bool) -> None:
     assert [request.message for request in client.elicit_calls] == ["recommend\n\nBook it?"]
 
 
-async def test_nothing_is_booked_when_the_person_says_no(replay: bool) -> None:
+async def test_nothing_is_booked_when_the_user_refuses(replay: bool) -> None:
     booked.clear()
     client = MockClient(samples=analyst, elicits=[Declined()])
     result = await run_tool(book_flight, {"destination": "Rome"}, client, replay=replay)
@@ -106,7 +108,7 @@ async def test_nothing_is_booked_when_the_person_says_no(replay: bool) -> None:
 
 
 class Terminal:
-    """The least that can answer."""
+    """The smallest possible answerer."""
 
     capabilities = Capabilities(sampling=False)
 
@@ -134,15 +136,15 @@ async def confirm(ctx: BranchContext) -> bool:
     return isinstance(answer, Accepted)
 
 
-async def test_any_object_with_the_methods_is_an_answerer(replay: bool) -> None:
+async def test_any_object_with_the_methods_can_answer(replay: bool) -> None:
     terminal = Terminal()
     client: Answerer = terminal
     assert await run_tool(confirm, {}, client, replay=replay) is True
     assert terminal.shown == ["asking", "asked"]
 
 
-async def test_without_a_client_nothing_can_be_asked(replay: bool) -> None:
-    """Chosen: without a client there are no capabilities."""
+async def test_a_question_fails_without_a_client(replay: bool) -> None:
+    """A run without a client has no capabilities."""
 
     @tool
     async def curious(ctx: BranchContext, what: str) -> None:
@@ -176,7 +178,7 @@ async def test_a_client_that_breaks_ends_the_call_and_its_effects_are_undone(rep
 
 
 async def test_an_absent_answerer_declines_and_has_no_model() -> None:
-    """Chosen: an edge may ask without a look at the capabilities."""
+    """An edge may ask without a look at the capabilities."""
     request = SampleRequest(messages=(user("x"),), max_tokens=1)
     with pytest.raises(AnswerError, match="there is no model to answer"):
         await Absent().sample(request, step_id="s")
@@ -231,7 +233,7 @@ async def test_an_author_is_warned_at_the_eighth_round(
 
 
 async def test_the_caller_gets_the_exception_of_the_tool(replay: bool) -> None:
-    """Chosen: in one process, errors are Python's own."""
+    """In one process, the caller gets the original Python exception."""
 
     def raising(error: Exception) -> Callable[[], None]:
         def raise_it() -> None:

@@ -1,4 +1,4 @@
-"""The published definitions of the saga methods are those of the models, and hold what crosses."""
+"""The published schema and TypeScript of the saga methods match the models and real messages."""
 
 from typing import Any
 

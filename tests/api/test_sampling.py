@@ -1,4 +1,4 @@
-"""Asking the model: what is sent, what comes back, and what is refused before it is sent."""
+"""Sampling the model: the request, the reply, and requests that are refused before they are sent."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -29,7 +29,7 @@ WEATHER = ToolSpec(
 
 
 def wish(city: str) -> SampleReply:
-    """The model's wish to call the weather tool."""
+    """Return a reply in which the model calls the weather tool."""
     use = ToolUseBlock(id="u1", name="weather", input={"city": city})
     return SampleReply(content=(use,), model="m1", stop_reason="toolUse")
 
@@ -93,7 +93,9 @@ async def test_a_parameter_that_cannot_be_sent_is_refused_where_it_is_given(
 
 
 async def test_context_is_asked_for_only_of_a_client_that_can_include_it(replay: bool) -> None:
-    """The protocol: a server should not, without ``sampling.context``; a client may ignore it."""
+    """MCP: a server should not ask for context without ``sampling.context``, and a client may
+    ignore it.
+    """
 
     @tool
     async def ask(ctx: BranchContext) -> str:
@@ -126,7 +128,7 @@ async def test_a_tool_can_require_a_client_that_includes_context(replay: bool) -
     ],
     ids=str,
 )
-async def test_a_parameter_that_differs_from_run_to_run_is_noticed(first: dict[str, Any]) -> None:
+async def test_a_parameter_that_differs_between_runs_is_noticed(first: dict[str, Any]) -> None:
     runs = [first, {}]
 
     @tool
@@ -185,8 +187,8 @@ async def test_a_tool_result_is_sent_back_in_the_next_turn(replay: bool) -> None
     assert kinds == [["text"], ["tool_use"], ["tool_result"]]
 
 
-async def test_a_call_whose_arguments_are_no_object_is_asked_for_again(replay: bool) -> None:
-    """So that an author never runs a tool with arguments that the model has not given."""
+async def test_a_tool_call_without_an_object_as_arguments_is_asked_for_again(replay: bool) -> None:
+    """An author must never run a tool with arguments that the model has not given."""
 
     @tool
     async def ask(ctx: BranchContext) -> str:
@@ -202,7 +204,7 @@ async def test_a_call_whose_arguments_are_no_object_is_asked_for_again(replay: b
 
 
 async def test_a_tool_use_is_returned_and_not_added_to_the_conversation(replay: bool) -> None:
-    """Chosen: its result never enters the conversation, and a provider refuses one without."""
+    """The tool's result would be missing, and a provider refuses a tool use without a result."""
 
     @tool
     async def ask(ctx: BranchContext) -> list[str]:
@@ -229,7 +231,7 @@ async def test_a_required_tool_call_is_insisted_on_twice(replay: bool) -> None:
     assert "no tool was called" in last[2].text
 
 
-async def test_a_tool_can_be_offered_to_the_model_as_it_is() -> None:
+async def test_an_anabranch_tool_can_be_offered_to_the_model() -> None:
     @tool
     async def ask(ctx: BranchContext) -> str:
         return (await ctx.sample("hello", tools=[plain])).text
@@ -241,7 +243,7 @@ async def test_a_tool_can_be_offered_to_the_model_as_it_is() -> None:
     assert (offered.name, offered.input_schema) == ("plain", plain.input_schema)
 
 
-async def test_a_sample_that_makes_no_sense_is_refused_where_it_is_made() -> None:
+async def test_a_contradictory_sample_is_refused_where_it_is_made() -> None:
     @tool
     async def ask(ctx: BranchContext) -> bool:
         with pytest.raises(ValueError, match="either a prompt or messages="):
@@ -305,7 +307,7 @@ async def test_a_servers_own_sampler_answers_instead_of_the_client(replay: bool)
     assert len(own.asked) == 1
 
 
-async def test_a_failing_sampler_is_a_failed_step_and_its_words_stay_inside(replay: bool) -> None:
+async def test_a_failing_sampler_fails_the_step_and_its_text_stays_private(replay: bool) -> None:
     own = Provider([RuntimeError("api key sk-123 rejected")])
     with pytest.raises(StepFailed) as raised:
         await run_tool(plain, {}, MockClient(), sampler=own, replay=replay)
@@ -320,8 +322,8 @@ async def test_a_sampler_may_refuse_with_an_error_of_the_library(replay: bool) -
         await run_tool(plain, {}, MockClient(), sampler=own, replay=replay)
 
 
-async def test_a_reply_that_is_none_fails_the_step(replay: bool) -> None:
-    """Chosen: a client that answers a sample with something else has failed it."""
+async def test_a_value_that_is_no_reply_fails_the_step(replay: bool) -> None:
+    """A client that answers a sample with another kind of value fails the sample."""
 
     class Odd(MockClient):
         async def sample(self, request: SampleRequest, /, *, step_id: str = "") -> SampleReply:

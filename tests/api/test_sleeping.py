@@ -1,4 +1,4 @@
-"""``ctx.sleep_until`` and ``ctx.sleep``: alive and replayed, alone and as a time limit on a question."""
+"""``ctx.sleep_until`` and ``ctx.sleep``: hot and replayed, alone and as a time limit of a question."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -30,7 +30,7 @@ async def test_a_tool_sleeps_until_a_time(replay: bool) -> None:
     assert await run_tool(wait, replay=replay, clock=clock) == START + WEEK
 
 
-async def test_a_sleep_of_seconds_does_not_begin_again_in_a_replay(replay: bool) -> None:
+async def test_a_sleep_of_seconds_does_not_restart_in_a_replay(replay: bool) -> None:
     clock = Obliging()
 
     @tool
@@ -49,10 +49,10 @@ async def test_a_sleep_of_seconds_does_not_begin_again_in_a_replay(replay: bool)
     assert ended == START + timedelta(days=1)
 
 
-async def test_a_time_without_its_zone_is_refused() -> None:
+async def test_a_time_without_a_zone_is_refused() -> None:
     @tool
     async def naive(ctx: BranchContext) -> None:
-        """Sleep until a local time of who knows where."""
+        """Sleep until a local time without a time zone."""
         await ctx.sleep_until(datetime(2030, 1, 1))  # noqa: DTZ001 - it is to be refused
 
     with pytest.raises(ValueError, match=r"takes a time with its zone, got 2030-01-01T00:00:00"):
@@ -69,7 +69,7 @@ async def test_a_number_that_is_no_time_is_refused(seconds: float) -> None:
         await run_tool(endless)
 
 
-async def test_a_check_does_not_wait() -> None:
+async def test_check_replay_does_not_wait_for_a_sleep() -> None:
     ended: list[datetime] = []
 
     @tool

@@ -53,7 +53,7 @@ NAMED = [name_a_sample, name_a_question, name_a_link, name_a_step, name_a_branch
 async def test_a_name_that_could_be_read_as_a_generated_one_is_refused_when_it_is_given(
     operation: Operation, name: str
 ) -> None:
-    """Chosen: the marks of step ids belong to the library, whatever is being named."""
+    """The marks in generated step ids belong to the library, for every kind of name."""
 
     @tool
     async def body(ctx: BranchContext) -> str:
@@ -76,7 +76,7 @@ async def test_a_plain_name_is_accepted(operation: Operation) -> None:
 
 
 async def test_a_key_cannot_take_the_name_of_a_repeated_question() -> None:
-    """Regression: the repetition of question x is called x~2, which a key could be as well."""
+    """A repeated question x has the id x~2, so no author's key may be x~2."""
 
     @tool
     async def body(ctx: BranchContext) -> str:
@@ -91,6 +91,6 @@ async def test_a_key_cannot_take_the_name_of_a_repeated_question() -> None:
 
 @pytest.mark.parametrize("key", UNFIT)
 def test_the_key_of_a_declared_question_follows_the_same_rule(key: str) -> None:
-    """Chosen: the key names the question's step unless another is given."""
+    """The declared key names the question's step unless the author gives another key."""
     with pytest.raises(ValueError, match="must not be empty or contain any of / ~ # < >"):
         Elicitation(key, Seat)

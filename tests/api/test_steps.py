@@ -1,4 +1,6 @@
-"""``ctx.step`` as an author meets it: once, recorded, undone, and named to other services."""
+"""``ctx.step``: a step runs once, is recorded, can be undone, and has an idempotency key for
+services.
+"""
 
 import asyncio
 import functools
@@ -17,7 +19,7 @@ class Ticket(BaseModel):
     seat: int
 
 
-async def test_a_step_that_raised_is_a_failed_step_with_the_foreign_words_inside(
+async def test_a_step_that_raises_is_a_failed_step_with_the_original_text(
     replay: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def explode() -> None:
@@ -37,7 +39,7 @@ async def test_a_step_that_raised_is_a_failed_step_with_the_foreign_words_inside
 
 
 class Unhashable:  # noqa: PLW1641 - the point
-    """A callable that is no function and cannot be a key."""
+    """A callable that is no function and cannot be a key of a dict."""
 
     def __eq__(self, other: object) -> bool:  # without __hash__, which makes it unhashable
         return self is other
@@ -96,7 +98,7 @@ ODD: dict[str, Callable[[int], object]] = {
 async def test_anything_that_can_be_called_can_be_a_step(
     odd: Callable[[int], object], replay: bool
 ) -> None:
-    """Chosen: how an author writes a callable is the author's choice."""
+    """An author may write a callable in any form."""
 
     @tool
     async def outer(ctx: BranchContext) -> int:
@@ -108,7 +110,7 @@ async def test_anything_that_can_be_called_can_be_a_step(
 
 
 class Aliased(BaseModel):
-    """Fields whose names on the wire are others, in one direction or both."""
+    """A model whose fields have other names on the wire, in one direction or both."""
 
     card_number: int = Field(alias="cardNumber")
     one_way: int = Field(default=0, validation_alias="in")
@@ -119,8 +121,8 @@ def aliased() -> Aliased:
     return Aliased.model_validate({"cardNumber": 3, "in": 4, "other_way": 5})
 
 
-async def test_a_value_crosses_whatever_its_fields_are_called_on_the_wire(replay: bool) -> None:
-    """Chosen: the journal is not the wire, and a default must not take a value's place."""
+async def test_a_step_value_with_aliased_fields_survives_the_journal(replay: bool) -> None:
+    """The journal keeps field names, not wire names: otherwise a default would replace the value."""
 
     async def inner(sub: BranchContext) -> Aliased:
         return aliased()
@@ -164,7 +166,7 @@ async def test_each_step_has_its_own_idempotency_key_in_threads_and_the_loop(rep
     assert all(key.startswith("call_1:outer/") for key in used)
 
 
-async def test_idempotency_keys_are_the_same_whatever_has_been_replayed(replay: bool) -> None:
+async def test_idempotency_keys_do_not_depend_on_replays(replay: bool) -> None:
     used: list[str] = []
 
     @tool

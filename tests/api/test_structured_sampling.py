@@ -1,4 +1,6 @@
-"""Samples with a schema: parsed, retried with the reason, and returned as an exchange of three."""
+"""Samples with a schema: parsed, retried with the reason, and returned as an exchange of three
+messages.
+"""
 
 import json
 from collections.abc import Iterable
@@ -53,7 +55,7 @@ def through_the_tool(**arguments: Any) -> SampleReply:
 async def test_the_one_answer_in_a_reply_is_read_without_a_retry(
     said: str | SampleReply, replay: bool
 ) -> None:
-    """Chosen: models like to fence JSON and to talk around it, and a retry costs tokens."""
+    """Models often fence JSON or add words around it, and a retry costs tokens."""
     verdict = await run_tool(judge, {}, MockClient(samples=[said]), replay=replay)
     assert verdict == Verdict(score=7, reason="solid")
 
@@ -76,7 +78,7 @@ async def test_the_schema_is_offered_as_a_tool_that_must_be_called(replay: bool)
 
 
 async def test_a_client_without_tools_is_sent_the_schema_in_the_prompt(replay: bool) -> None:
-    """Chosen: a schema must not need more than plain sampling."""
+    """A schema must need no more than plain sampling."""
     client = MockClient(samples=[GOOD], capabilities=Capabilities(sampling_tools=False))
 
     @tool
@@ -145,7 +147,7 @@ class Card(BaseModel):
 
 
 async def test_a_schema_speaks_of_the_names_that_fields_have_on_the_wire(replay: bool) -> None:
-    """Chosen: schema, reply and exchange speak of the same names."""
+    """Schema, reply and exchange use the same names."""
 
     @tool
     async def ask(ctx: BranchContext) -> SampleResult[Card]:
@@ -186,7 +188,7 @@ SHAPES: list[tuple[Any, Any, Any]] = [
     (list[Good], [{"good": "a"}], [Good(good="a")]),
     (Good | Verdict, {"good": "a"}, Good(good="a")),
     (int | None, None, None),
-    (Tree, LEAF, Tree(name="a")),  # its root is a reference
+    (Tree, LEAF, Tree(name="a")),  # the schema's root is a reference
     (Annotated[list[int], Field(max_length=2)], [1], [1]),
     (Annotated[int, Field(json_schema_extra={"examples": [1]})], 1, 1),
 ]
@@ -197,7 +199,7 @@ SHAPES: list[tuple[Any, Any, Any]] = [
 async def test_a_form_that_is_no_object_is_wrapped_for_a_tool_and_unwrapped(
     schema: Any, given: Any, parsed: Any, tools: bool, replay: bool
 ) -> None:
-    """A tool's arguments are an object, and providers refuse a schema of them that is none."""
+    """Providers refuse a tool whose arguments are not an object."""
     reply = through_the_tool(answer=given) if tools else f"Here:\n```json\n{json.dumps(given)}\n```"
     client = MockClient(samples=[reply], capabilities=Capabilities(sampling_tools=tools))
     assert await run_tool(asking(schema), {}, client, replay=replay) == [

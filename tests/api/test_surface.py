@@ -1,4 +1,4 @@
-"""The public surface is meant: what is public is listed, described and typed."""
+"""Every public name is listed, described and typed."""
 
 import importlib
 import inspect
@@ -44,8 +44,8 @@ MODULES = [
 ]
 """What may be imported from outside. Everything else has an underscore in its path."""
 
-# What is known to be missing, each name with the module that has to export or change it. A name
-# that is no longer missing has to be taken out, so the lists can only become shorter.
+# Known gaps: each name with the module that has to export or change it. A test fails for a name
+# that is no longer missing, so the lists can only become shorter.
 WITHOUT_ALL: set[str] = set()
 PRIVATE_TYPES: set[str] = set()
 FOREIGN_ERRORS: set[str] = set()
@@ -73,20 +73,20 @@ def importable() -> set[str]:
 
 
 def test_the_public_modules_are_those_that_are_listed() -> None:
-    """Chosen: a module is public because somebody meant it to be."""
+    """A module becomes public only if somebody adds it to this list."""
     assert sorted(importable()) == MODULES
     assert len(MODULES) <= MOST_MODULES
 
 
 def test_the_root_module_names_every_public_module() -> None:
-    """Chosen: help(anabranch) is where a newcomer looks."""
+    """A newcomer reads help(anabranch) first."""
     listed = re.findall(r"^ {4}(anabranch[\w.]*)  ", anabranch.__doc__ or "", re.MULTILINE)
     assert listed == MODULES
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_public_module_describes_itself_and_its_names(name: str) -> None:
-    """Chosen: __all__ is what is promised."""
+    """``__all__`` lists the names that a module promises."""
     module = load(name)
     assert inspect.getdoc(module)
     assert hasattr(module, "__all__") is (name not in WITHOUT_ALL)
@@ -100,24 +100,24 @@ def as_ruff_sorts(name: str) -> tuple[int, str]:
 
 
 def test_every_public_name_is_described() -> None:
-    """Chosen: a name without a sentence is not ready to be relied on."""
+    """A name without a description is not ready for users."""
     assert [f"{each.module}.{each.name}" for each in described() if not each.meaning] == []
 
 
 def described() -> Iterator[surface.Entry]:
-    """Yield the names, and the methods and properties of classes."""
+    """Yield the public names, with the methods and properties of classes."""
     for entry in ENTRIES:
         if not entry.is_member or entry.target.is_function or "property" in entry.target.labels:
             yield entry
 
 
 def test_the_reference_page_is_made_of_the_docstrings() -> None:
-    """Chosen: docs/api.md has every public name with its meaning."""
+    """``docs/api.md`` must match the docstrings."""
     assert surface.PAGE.read_text(encoding="utf-8") == surface.page(), HOW
 
 
 def test_the_source_and_the_imported_package_agree_on_public_names() -> None:
-    """Chosen: the page is read from the source, users import the package."""
+    """The page is read from the source, but users import the package."""
     read = {name: set[str]() for name in MODULES}
     for entry in ENTRIES:
         if not entry.is_member:
@@ -125,14 +125,14 @@ def test_the_source_and_the_imported_package_agree_on_public_names() -> None:
     assert read == {name: set(offered(name)) for name in MODULES}
 
 
-# -- names of others -----------------------------------------------------------------------------
+# -- names of other packages ---------------------------------------------------------------------
 
 SHARED_WITH_MCP = {("anabranch.tool", "Tool")}
 """The class that tools are instances of is a tool in both packages; the root leaves it out."""
 
 
-def test_a_star_import_replaces_none_of_the_names_of_mcp() -> None:
-    """Chosen: most programs import both packages."""
+def test_a_star_import_replaces_no_name_of_mcp() -> None:
+    """Most programs import names of both packages."""
     clashes = {(name, each) for name in MODULES for each in offered(name)} & {
         (name, each) for name in MODULES for each in mcp.__all__
     }
@@ -153,7 +153,7 @@ def test_every_public_error_is_an_anabranch_error() -> None:
 
 
 def test_every_anabranch_error_is_public() -> None:
-    """Chosen: a caller can name whatever it catches."""
+    """A caller must be able to name every error that the library raises."""
     for name in MODULES:
         load(name)
     hidden = {
@@ -171,7 +171,7 @@ def subclasses(cls: type[AnabranchError]) -> Iterator[type[AnabranchError]]:
 
 
 def test_the_tree_in_the_errors_module_is_complete() -> None:
-    """Chosen: the module's docstring is where the hierarchy is looked up."""
+    """Users look up the error hierarchy in the module's docstring."""
     drawn: dict[str, str] = {}
     above: list[str] = ["AnabranchError"]
     for line in (errors.__doc__ or "").splitlines():
@@ -198,7 +198,7 @@ MADE_BY_THE_LIBRARY = "Made by the library"
 
 
 class NamesOf(dict[str, object]):
-    """The names in a module, those too that it loads when they are first used."""
+    """The names in a module, including names that the module loads at their first use."""
 
     def __init__(self, module: str) -> None:
         super().__init__(OF_EXTRAS)
@@ -220,7 +220,7 @@ def public_objects() -> dict[int, str]:
 
 
 def test_every_type_that_a_public_signature_mentions_is_public() -> None:
-    """Chosen: an author of a wrapper can annotate it."""
+    """An author of a wrapper must be able to annotate it."""
     known = public_objects()
     private: dict[str, str] = {}
     for name in MODULES:
@@ -242,7 +242,7 @@ def mentioned(value: object, path: str) -> Iterator[tuple[str, type]]:
 
 
 def hints_of(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield the annotations of a function or a class, or an alias itself, each with its place."""
+    """Yield the annotations of a function, class or alias, each with its place."""
     if inspect.isclass(value):
         yield from ((path, hint) for hint in class_hints(value))
         for name, member in vars(value).items():
@@ -256,7 +256,7 @@ def hints_of(value: object, path: str) -> Iterator[tuple[str, object]]:
                 for name, hint in typing.get_type_hints(
                     function, localns=NamesOf(function.__module__)
                 ).items()
-                if name != "self"  # the methods of a context that stand outside its class
+                if name != "self"  # methods of a context that are defined outside its class
             )
     else:
         yield path, value
@@ -284,7 +284,7 @@ def functions_of(member: object) -> Iterator[Callable[..., object]]:
 
 
 def classes_in(hint: object) -> Iterator[type]:
-    """Yield the classes of this package in an annotation, however deep."""
+    """Yield the classes of this package in an annotation, at any depth."""
     origin = typing.get_origin(hint)
     if origin is not None:
         for part in (origin, *typing.get_args(hint)):

@@ -1,4 +1,4 @@
-"""Timeouts: of the tool, of the runtime, of a branch, over any number of rounds."""
+"""Timeouts of a tool, a runtime and a branch, over any number of rounds."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from anabranch.testing import ManualClock, MockClient, run_tool
 
 
 async def test_a_timeout_while_a_thread_works_is_a_timeout(replay: bool) -> None:
-    """The thread ends first; what it has done is undone, and its error is that of the timeout."""
+    """The call waits for the thread, undoes its work, and fails with the timeout's error."""
     clock, begun, may_end = ManualClock(), asyncio.Event(), threading.Event()
     loop, undone = asyncio.get_running_loop(), list[str]()
 

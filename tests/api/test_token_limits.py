@@ -1,4 +1,4 @@
-"""Token budgets: refused before spending where possible, charged to all that enclose."""
+"""Token budgets refuse requests before they spend, and charge every enclosing budget."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ def costing(tokens: int, text: str = "ok") -> Callable[[SampleRequest], SampleRe
     return lambda _: SampleReply(content=(TextBlock(text=text),), usage=usage)
 
 
-async def test_a_prompt_that_the_budget_does_not_hold_is_never_sent(replay: bool) -> None:
+async def test_a_prompt_over_the_budget_is_never_sent(replay: bool) -> None:
     @tool(limits=Limits(max_tokens=100))
     async def ask(ctx: BranchContext) -> None:
         await ctx.sample("word " * 200)
@@ -31,7 +31,7 @@ async def test_a_prompt_that_the_budget_does_not_hold_is_never_sent(replay: bool
     assert client.sample_calls == []
 
 
-async def test_history_system_prompt_and_tools_are_part_of_the_price() -> None:
+async def test_history_system_prompt_and_tools_count_in_the_estimate() -> None:
     long = "word " * 200
     spec = ToolSpec(name="t", description=long, input_schema={})
 
@@ -99,7 +99,7 @@ async def test_a_reply_that_breaks_the_budget_is_an_error_and_stays_charged(repl
     assert len(client.sample_calls) == 1
 
 
-async def test_a_request_may_not_ask_for_more_than_the_rest_of_the_budget(replay: bool) -> None:
+async def test_a_request_asks_for_no_more_than_the_remaining_budget(replay: bool) -> None:
     async def inner(sub: BranchContext) -> None:
         await sub.sample("a")
         await sub.sample("b", max_tokens=10)
@@ -136,7 +136,7 @@ async def test_every_attempt_of_a_structured_sample_is_charged(replay: bool) -> 
     assert len(client.sample_calls) == 3
 
 
-async def test_a_retry_that_the_budget_does_not_hold_is_not_made(replay: bool) -> None:
+async def test_a_retry_over_the_budget_is_not_made(replay: bool) -> None:
     spec = ToolSpec(name="t", input_schema={})
 
     @tool(limits=Limits(max_tokens=100))
@@ -150,7 +150,7 @@ async def test_a_retry_that_the_budget_does_not_hold_is_not_made(replay: bool) -
 
 
 async def cautious(ctx: BranchContext, prompt: str = "a", max_tokens: int | None = None) -> str:
-    """Sample, and return what a refusal says."""
+    """Sample, and return the text of a refusal."""
     try:
         return (await ctx.sample(messages=[user(prompt)], max_tokens=max_tokens)).text
     except BranchTokenError as refused:
@@ -184,7 +184,7 @@ async def test_a_sample_without_a_reply_gives_its_reservation_back(replay: bool)
 
     client = MockClient(samples=answer, elicits=[{}])
     assert await run_tool(outer, {}, client, replay=replay, clock=clock) == "ok"
-    assert client.sample_calls[-1].max_tokens > 90  # what was answered is charged
+    assert client.sample_calls[-1].max_tokens > 90  # the budget is charged for the answered part
 
 
 async def test_a_servers_own_model_is_charged_too(replay: bool) -> None:

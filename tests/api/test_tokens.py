@@ -1,4 +1,4 @@
-"""The estimator: near enough, never less for more text, quick on any text."""
+"""The token estimator: near the real count, never less for more text, and fast on any text."""
 
 import json
 from base64 import b64encode
@@ -28,7 +28,7 @@ from anabranch.messages import (
 )
 from tests.randomised import examples
 
-# Counted with the o200k vocabulary.
+# Counts of the o200k vocabulary.
 COUNTED = [
     ("The quick brown fox jumps over the lazy dog.", 10),
     ("def add(a: int, b: int) -> int:\n    return a + b\n", 18),
@@ -43,8 +43,8 @@ def test_an_estimate_is_of_the_right_size(text: str, tokens: int) -> None:
     assert tokens * 0.6 <= estimate_tokens(text) <= tokens * 2.2
 
 
-def test_no_text_costs_nothing_and_any_text_something() -> None:
-    """Chosen: a prompt is never free."""
+def test_an_empty_text_is_free_and_any_other_text_costs_tokens() -> None:
+    """A prompt is never free."""
     assert estimate_tokens("") == 0
     assert estimate_tokens(" ") == 1
     assert ADMISSION_MARGIN > 1
@@ -52,7 +52,7 @@ def test_no_text_costs_nothing_and_any_text_something() -> None:
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_more_text_never_costs_less(text: str, more: str) -> None:
-    """Chosen: else a budget could be cheated by adding words."""
+    """Otherwise additional words could lower the count and evade a budget."""
     assert estimate_tokens(f"{text} {more}") >= max(estimate_tokens(text), estimate_tokens(more))
 
 
@@ -62,7 +62,7 @@ PROMPTS = json.loads(Path(__file__).with_name("prompts_by_language.json").read_t
 
 @pytest.mark.parametrize("language", PROMPTS)
 def test_a_prompt_counts_about_the_same_in_the_most_spoken_languages(language: str) -> None:
-    """Else a budget holds half of what it says for those who do not write English."""
+    """Otherwise users who do not write English would get half the budget."""
     tokens, prompt = PROMPTS[language]["tokens"], PROMPTS[language]["prompt"]
     assert tokens / 1.5 <= estimate_tokens(prompt) <= tokens * 1.5
 
@@ -116,7 +116,9 @@ def test_a_picture_says_its_size_in_its_head(kind: Any) -> None:
 
 
 def test_a_jpeg_has_its_size_after_the_segments_of_a_camera() -> None:
-    photo = jpeg(4000, 3000, jpeg(160, 120), bytes(60_000), b"")  # a thumbnail has a size, too
+    photo = jpeg(
+        4000, 3000, jpeg(160, 120), bytes(60_000), b""
+    )  # an embedded thumbnail has a size as well
     assert picture_size(photo) == (4000, 3000)
 
 
@@ -154,7 +156,9 @@ def picture(content: bytes, size: int = 0) -> ImageBlock:
         (b"<svg/>", range(1600, 1601)),
     ],
 )
-def test_a_picture_counts_by_its_pixels_wherever_it_is(content: bytes, tokens: range) -> None:
+def test_a_picture_counts_by_its_pixels_in_every_kind_of_block(
+    content: bytes, tokens: range
+) -> None:
     shown = picture(content, 400_000)
     assert tokens_of(shown) in tokens
     result = ToolResultBlock(tool_use_id="u1", content=(TextBlock(text="Here."), shown))
@@ -163,12 +167,12 @@ def test_a_picture_counts_by_its_pixels_wherever_it_is(content: bytes, tokens: r
     assert tokens_of(result, TextBlock(text="?")) > tokens_of(without, TextBlock(text="?"))
 
 
-def test_a_picture_that_is_no_base64_counts_as_any() -> None:
+def test_a_picture_without_valid_base64_counts_a_fixed_number() -> None:
     for data in ("", "no base64!", "日本", "A", "\udce9"):
         assert tokens_of(ImageBlock(data=data, mime_type="image/png")) == 1600
 
 
-def test_a_minute_of_sound_counts_as_such() -> None:
+def test_sound_counts_by_its_length() -> None:
     minute = AudioBlock(data=b64encode(bytes(960_000)).decode(), mime_type="audio/mpeg")
     assert 1500 < tokens_of(minute) < 2500
     assert tokens_of(TextBlock(text="Listen."), minute) > tokens_of(minute)

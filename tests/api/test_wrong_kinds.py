@@ -1,4 +1,6 @@
-"""Given the wrong thing, each entrance says at once what it was given and what it takes."""
+"""Public functions check the kind of each argument first: the error names the given and the
+expected kind.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,7 +23,7 @@ MODEL: Any = MockModel(lambda _: "Done.")
 
 
 async def book(ctx: BranchContext) -> str:
-    """A tool, but for its decorator."""
+    """A function that could be a tool, without the decorator."""
     return "booked"
 
 
@@ -30,7 +32,7 @@ class Form(BaseModel):
 
 
 class Trip(HandoffTool):
-    """A tool, once there is an instance of it."""
+    """A class whose instances are tools."""
 
     def before(self) -> str:
         return ""
@@ -148,15 +150,15 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-async def test_tools_that_can_be_read_once_are_all_there() -> None:
-    """Excludes that the check of their kind reads them to their end."""
+async def test_an_iterator_of_tools_is_read_completely() -> None:
+    """The check of an iterator's items must not consume the iterator."""
     assert list(Agent(STORE, MODEL, tools=(each for each in [BOOK])).tools) == ["book"]
     server = create_server("shop", iter([BOOK]))
     assert [each.name for each in await server.list_tools()] == ["book"]
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_it_is_one_sentence_at_once(what: str) -> None:
+def test_a_wrong_kind_raises_one_sentence_immediately(what: str) -> None:
     give, said = WRONG[what]
     with pytest.raises(TypeError, match=said) as refused:
         give()
@@ -175,6 +177,6 @@ def test_a_wrong_argument_is_shown_in_short() -> None:
     assert len(str(refused.value)) < 300
 
 
-def test_the_right_things_are_taken() -> None:
+def test_every_right_kind_is_accepted() -> None:
     assert create_server("shop", [BOOK, Trip()])
     assert Agent(STORE, MODEL, tools=[BOOK])

@@ -144,7 +144,7 @@ async def test_without_a_limit_nothing_is_read() -> None:
     assert stored.read == 0
 
 
-def test_a_limit_that_lets_nothing_pass_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_of_no_calls_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         make_chat_app(MemoryTrees(), model(), max_backlog=0)
     assert main(["web", "--max-backlog", "0"]) == 2

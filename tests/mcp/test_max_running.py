@@ -90,7 +90,7 @@ async def test_a_request_that_is_repeated_under_its_key_waits_for_its_own_call()
         assert house.visits == 1
 
 
-def test_a_limit_that_lets_nothing_pass_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_of_no_calls_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="max_running must be 1 or more"):
         ServerOptions(max_running=0)
     assert main(["serve", "nowhere.py", "--max-running", "0"]) == 2

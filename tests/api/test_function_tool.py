@@ -47,7 +47,7 @@ def test_name_description_and_parameters_are_the_functions() -> None:
     assert repr(search) == "<tool search>"
 
 
-def test_decorator_arguments_replace_what_the_function_says() -> None:
+def test_decorator_arguments_replace_name_description_and_schema() -> None:
     @tool(
         name="find",
         description="Find.",

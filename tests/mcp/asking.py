@@ -1,4 +1,4 @@
-"""What the servers of most tests ask."""
+"""The form and the tool that the servers of most tests use."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""A FastMCP server in this process, and the SDK's client of it."""
+"""A FastMCP server in this process, and the SDK's client connected to it."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -21,12 +21,12 @@ def serving(*made: FastMcpBase, **options: Any) -> FastMCP[Any]:
 
 
 def inside(server: FastMCP[Any]) -> Any:
-    """The SDK's server in FastMCP's: what the SDK's client takes to stay in this process."""
+    """Return the SDK server inside FastMCP's server, to which the SDK's client connects in process."""
     return server._mcp_server
 
 
 @asynccontextmanager
 async def called(server: FastMCP[Any], era: str, answers: Answers) -> AsyncGenerator[Client]:
-    """The SDK's client in this process."""
+    """Call a tool through the SDK's client in this process."""
     async with connected(inside(server), era, answers) as client:
         yield client

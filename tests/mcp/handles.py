@@ -1,4 +1,6 @@
-"""Calls of clients that show no questions: a result has a handle, and ``answer_questions`` takes answers."""
+"""Calls of clients that show no questions: results carry a handle, and ``answer_questions`` takes
+answers.
+"""
 
 import re
 from collections.abc import Mapping

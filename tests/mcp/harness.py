@@ -1,7 +1,7 @@
 """The real ``mcp.Client`` against our servers: in this process, over stdio, over HTTP.
 
-The connections, and a client that answers by two functions and remembers what happened.
-Nothing here imitates the SDK.
+This module has the connections, and a client that answers by two functions and records messages.
+It imitates nothing of the SDK.
 """
 
 import json
@@ -41,7 +41,7 @@ Sample = Callable[[types.CreateMessageRequestParams], Any]
 
 
 def accept(**content: Any) -> types.ElicitResult:
-    """The person's answer, as it crosses."""
+    """Return the user's answer in the form of the wire."""
     return types.ElicitResult(action="accept", content=content or None)
 
 
@@ -50,13 +50,13 @@ CANCEL: Final = types.ElicitResult(action="cancel")
 
 
 def say(text: str) -> types.CreateMessageResult:
-    """The model's reply, as it crosses."""
+    """Return the model's reply in the form of the wire."""
     content = types.TextContent(type="text", text=text)
     return types.CreateMessageResult(role="assistant", content=content, model="test")
 
 
 def use_tool(name: str, **arguments: Any) -> types.CreateMessageResultWithTools:
-    """The model's wish to call a tool, as it crosses."""
+    """Return the model's request to call a tool, in the form of the wire."""
     use = types.ToolUseContent(type="tool_use", id=f"use-{name}", name=name, input=arguments)
     return types.CreateMessageResultWithTools(
         role="assistant", content=[use], model="test", stop_reason="toolUse"
@@ -64,14 +64,14 @@ def use_tool(name: str, **arguments: Any) -> types.CreateMessageResultWithTools:
 
 
 def prompt_of(params: types.CreateMessageRequestParams) -> str:
-    """The text that a model was asked last."""
+    """Return the text of the last message to the model."""
     content = params.messages[-1].content
     blocks = content if isinstance(content, list) else [content]
     return "".join(block.text for block in blocks if isinstance(block, types.TextContent))
 
 
 def echo(params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-    """A model that repeats what it was asked last, in brackets."""
+    """A model that repeats the text of the last message in brackets."""
     return say(f"<{prompt_of(params)}>")
 
 
@@ -81,7 +81,8 @@ class Answers:
     A function may return an ``ErrorData``, raise, or be async.
 
     Attributes:
-        asked: what the person was asked, ``prompted`` what the model was, in order.
+        asked: messages of the questions to the user, in order.
+        prompted: prompts of the samples for the model, in order.
         logs, progress: the notices, in order.
     """
 
@@ -117,7 +118,7 @@ class Answers:
         self.progress.append((progress, total, message))
 
     def options(self) -> dict[str, Any]:
-        """What ``mcp.Client`` takes as arguments."""
+        """Return the keyword arguments for ``mcp.Client``."""
         tools = types.SamplingToolsCapability() if self._sampling_tools else None
         return {
             "elicitation_callback": self.elicit if self._elicit is not None else None,
@@ -136,7 +137,7 @@ async def _settled(answer: Any) -> Any:
 async def connected(
     server: Any, mode: str, answers: Answers | None = None, **options: Any
 ) -> AsyncGenerator[Client, None]:
-    """A client of ``server`` (an ``MCPServer``, a URL, a process), answered by ``answers``."""
+    """Connect to ``server`` (an ``MCPServer``, a URL, a process); ``answers`` answers its questions."""
     given = (answers or Answers()).options()
     with _unwrapped():
         async with Client(server, mode=mode, **{**given, **options}) as client:
@@ -145,7 +146,7 @@ async def connected(
 
 @contextmanager
 def _unwrapped() -> Generator[None, None, None]:
-    """Let a failed assertion out of the task groups that wrap it several times."""
+    """Raise a failed assertion without the exception groups of nested task groups."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -164,14 +165,14 @@ def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def serving(*tools: Tool[Any], **options: Any) -> MCPServer[Any]:
-    """A server of ``tools``, called ``test``."""
+    """Return a server of ``tools``, named ``test``."""
     given: dict[str, Any] = {"keys": [KEY], **options}
     return create_server("test", tools, **given)
 
 
 @asynccontextmanager
 async def over(transport: str, server: MCPServer[Any], **options: Any) -> AsyncGenerator[Any, None]:
-    """What to connect to, for the transports that run in this process."""
+    """Return the target to connect to, for the transports that run in this process."""
     if transport == "http":
         async with http(server, **options) as url:
             yield url
@@ -186,7 +187,7 @@ async def http(server: MCPServer[Any], **options: Any) -> AsyncGenerator[str, No
 
 
 async def called_by_us(client: Client, name: str) -> object:
-    """List the tools, and call one, as our own clients do."""
+    """List the tools and call one, as this package's own clients do."""
     await list_tools(client)
     return await call_tool(client, name, {}, MockClient())
 
@@ -199,7 +200,8 @@ def bearing(url: str, token: str) -> WithHeaders:
 @asynccontextmanager
 async def asgi(app: Any) -> AsyncGenerator[str, None]:
     """Serve an application on loopback; yields the URL of its ``/mcp``."""
-    # With the protocol in its type, asyncio turns Nagle's algorithm off: no reply waits for an ACK.
+    # asyncio turns Nagle's algorithm off for a socket whose type names the protocol: no reply then
+    # waits for an ACK.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     with listening, _unwrapped():
         listening.bind(("127.0.0.1", 0))
@@ -215,7 +217,7 @@ async def asgi(app: Any) -> AsyncGenerator[str, None]:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Reports when it is there, and leaves the signal handlers of the test run alone."""
+    """Reports when it listens, and keeps the test run's signal handlers."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
@@ -231,7 +233,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 def stdio(*arguments: str) -> StdioServerParameters:
-    """The server of ``stdio_server.py``, as a process of its own."""
+    """Start ``stdio_server.py`` as a process."""
     return StdioServerParameters(
         command=sys.executable,
         args=["-m", "tests.mcp.stdio_server", *arguments],
@@ -244,13 +246,13 @@ def stdio(*arguments: str) -> StdioServerParameters:
 async def meddling(
     url: str, alter: Callable[[types.JSONRPCMessage], types.JSONRPCMessage]
 ) -> AsyncGenerator[tuple[Any, Any], None]:
-    """A transport to ``url`` on which the client's messages are altered under way."""
+    """Return a transport to ``url`` that alters the client's messages on the way."""
     async with streamable_http_client(url) as (read, write):
         yield read, _Meddled(write, alter)
 
 
 class _Meddled:
-    """A write stream in other hands."""
+    """A write stream that alters each message."""
 
     def __init__(self, write: Any, alter: Callable[[Any], Any]) -> None:
         self._write = write
@@ -278,7 +280,7 @@ class _Call(types.Request[dict[str, Any], str]):
 
 
 class Reply(types.Result):
-    """Whatever a ``tools/call`` returns, field by field as it came."""
+    """The result of a ``tools/call``, with each field as received."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -291,7 +293,7 @@ async def call_once(
     state: Any = None,
     responses: Any = None,
 ) -> dict[str, Any]:
-    """Send one ``tools/call``, with nothing checked on the way out, and return the result's JSON."""
+    """Send one ``tools/call`` without any checks by the client, and return the result's JSON."""
     params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
     if state is not None:
         params["requestState"] = state
@@ -302,21 +304,21 @@ async def call_once(
 
 
 def plaintext(state: str, keys: Iterable[str] = (KEY,)) -> str:
-    """The journal's text form inside a sealed state."""
+    """Return the journal's text form inside a sealed state."""
     claims = json.loads(AESGCMRequestStateCodec(list(keys)).unseal(state))
     inner: str = claims["s"]
     return inner
 
 
 def sealed(state: str, text: str, keys: Iterable[str] = (KEY,)) -> str:
-    """``state`` with ``text`` in place of its journal: only who has the keys can do that."""
+    """Return ``state`` with ``text`` in place of its journal, sealed with the server's keys."""
     codec = AESGCMRequestStateCodec(list(keys))
     claims = {**json.loads(codec.unseal(state)), "s": text}
     return codec.seal(json.dumps(claims).encode())
 
 
 def text_of(result: types.CallToolResult) -> str:
-    """The text of a result, which must be one block."""
+    """Return the text of a result, which must be one block."""
     (block,) = result.content
     assert isinstance(block, types.TextContent)
     return block.text

@@ -1,4 +1,4 @@
-"""The ways to serve tools: by a server of ours, of the SDK's, or of FastMCP's."""
+"""The ways to serve tools: by this package's server, the SDK's server, or FastMCP's server."""
 
 from typing import Any
 
@@ -11,27 +11,27 @@ from tests.mcp.harness import KEY
 
 
 def created(*tools: Tool[Any], **options: Any) -> Any:
-    """A server that we make."""
+    """Serve tools by a server that anabranch creates."""
     given: dict[str, Any] = {"keys": [KEY], **options}
     return create_server("created", tools, **given)
 
 
 def installed(*tools: Tool[Any], **options: Any) -> Any:
-    """A server of the SDK's that somebody else has made."""
+    """Install tools on an existing server of the SDK."""
     server: MCPServer[Any] = MCPServer("installed", log_level="WARNING")
     install(server, *tools, **options)
     return server
 
 
 def on_fastmcp(*tools: Tool[Any], **options: Any) -> Any:
-    """A server of FastMCP's that somebody else has made."""
+    """Install tools on an existing FastMCP server."""
     server: FastMCP[Any] = FastMCP("fastmcp")
     install_fastmcp(server, *tools, **options)
     return server._mcp_server
 
 
 def single_on_fastmcp(made: Tool[Any], **options: Any) -> Any:
-    """A server of FastMCP's with one tool that was added as any other."""
+    """Add one tool to an existing FastMCP server by FastMCP's own ``add_tool``."""
     server: FastMCP[Any] = FastMCP("single")
     server.add_tool(as_fastmcp_tool(made, **options))
     return server._mcp_server

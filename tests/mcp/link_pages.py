@@ -1,4 +1,4 @@
-"""The page that a link of a question leads to."""
+"""Read and submit the page of a question's link."""
 
 from anabranch._schemas import Form
 from anabranch.mcp._ask_page import form_page

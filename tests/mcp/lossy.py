@@ -1,4 +1,4 @@
-"""A server whose replies to some calls are lost on the way."""
+"""A server that loses its replies to some calls on the way."""
 
 from collections.abc import MutableMapping
 from typing import Any
@@ -19,7 +19,7 @@ class Seats(BaseModel):
 def booking(effects: list[str], store: Any) -> MCPServer[Any]:
     @tool
     async def book(ctx: BranchContext) -> str:
-        """Book a seat, and as many more as are wanted."""
+        """Book a seat, and as many more as the user wants."""
         await ctx.step(effects.append, "one")
         answer = await ctx.elicit(Seats, "How many more?")
         await ctx.step(effects.append, "more")
@@ -34,7 +34,7 @@ def booking(effects: list[str], store: Any) -> MCPServer[Any]:
 
 
 class Lossy:
-    """An application whose replies to some calls are lost on the way, after they were made.
+    """An application that runs every call, and loses the replies to some of them.
 
     Attributes:
         lost: the numbers of the calls whose replies are lost.

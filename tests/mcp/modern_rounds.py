@@ -17,5 +17,5 @@ async def run_round(
     journal: Journal,
     responses: Mapping[str, BaseModel] | None = None,
 ) -> Finished[Any] | InputRequiredResult:
-    """Play a round; return the result of the call, or the reply that a client is sent."""
+    """Run one round; return the result of the call, or the server's reply with questions."""
     return await service.run_round(job, journal, answers_to(journal, responses), ROUND_REPLIES)

@@ -1,4 +1,4 @@
-"""Servers of one tool, on the SDK's server and on FastMCP's, with the clock and ids of a test."""
+"""Servers of one tool, by the SDK and by FastMCP, with the test's clock and ids."""
 
 from collections.abc import Callable
 from typing import Any

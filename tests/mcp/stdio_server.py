@@ -1,4 +1,4 @@
-"""Serves the journey over stdio: ``python -m tests.mcp.stdio_server FILE``."""
+"""Serves the tool of ``tools.py`` over stdio: ``python -m tests.mcp.stdio_server FILE``."""
 
 import sys
 from pathlib import Path

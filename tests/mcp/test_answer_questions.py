@@ -1,4 +1,6 @@
-"""Clients that show no questions: results list them, and ``answer_questions`` takes the answers."""
+"""Clients that show no questions: results list the questions, and ``answer_questions`` takes the
+answers.
+"""
 
 import json
 from datetime import date
@@ -54,7 +56,7 @@ CITY = Elicitation("city", City)
 
 @tool(elicits=[CITY])
 async def plan(ctx: BranchContext, who: str) -> str:
-    """Ask two questions, one after the other, and do something before each."""
+    """Ask two questions in turn, with an effect before each."""
     await ctx.step(note, "first", undo=lambda _: note("undone"))
     where = await ctx.elicit(CITY, f"Where to, {who}?")
     if not isinstance(where, Accepted):
@@ -76,10 +78,10 @@ def falling_back(*tools: Tool[Any], store: str | None = None, **options: Any) ->
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_call_that_is_not_done_has_nothing_where_a_value_would_be(
+async def test_the_result_of_an_open_call_has_no_structured_content(
     era: str, store: str | None
 ) -> None:
-    """The SDK's client compares each result with the output schema, which it has listed."""
+    """The SDK's client compares each result with the tool's output schema."""
     async with connected(falling_back(store=store), era) as client:
         listed = {each.name: each.output_schema for each in (await client.list_tools()).tools}
         first = await client.call_tool("plan", {"who": "Ida"})
@@ -153,7 +155,7 @@ async def test_the_user_may_decline_and_cancel(action: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_client_that_shows_questions_is_asked_as_ever(era: str) -> None:
+async def test_a_client_that_shows_questions_is_asked_by_requests(era: str) -> None:
     answers = Answers(lambda p: accept(city="Rome") if "Where" in p.message else accept(nights=2))
     async with connected(falling_back(), era, answers) as client:
         result = await client.call_tool("plan", {"who": "Ida"})
@@ -162,7 +164,7 @@ async def test_a_client_that_shows_questions_is_asked_as_ever(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_without_the_option_nothing_changes(era: str) -> None:
+async def test_a_server_without_the_fallback_refuses_the_call(era: str) -> None:
     async with connected(serving(plan), era) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["plan"]
         try:
@@ -176,7 +178,7 @@ async def test_without_the_option_nothing_changes(era: str) -> None:
 async def test_questions_that_the_client_can_answer_go_to_the_client(era: str) -> None:
     @tool
     async def mixed(ctx: BranchContext) -> list[str]:
-        """Ask the model and the person at once, then each again."""
+        """Ask the model and the user at the same time, then each again."""
         tip, where = await ctx.gather(ctx.sample("A tip?"), ctx.elicit(CITY, "Where?"))
         last = (await ctx.sample(f"After {tip.text}?")).text
         return [tip.text, where.action, last, (await ctx.elicit(Stay, "How long?")).action]
@@ -184,7 +186,7 @@ async def test_questions_that_the_client_can_answer_go_to_the_client(era: str) -
     answers = Answers(sample=echo)
     async with connected(falling_back(mixed), era, answers) as client:
         first = await client.call_tool("mixed")
-        assert first.is_error  # its schema has no room for a text
+        assert first.is_error  # the tool's schema has no place for a text
         second = await answered(client, handle_in(first), given("mixed/city.1", city="Rome"))
         last = await answered(client, handle_in(second), given("mixed/elicit.1", "decline"))
     assert json.loads(text_of(last)) == ["<A tip?>", "accept", "<After <A tip?>?>", "decline"]
@@ -213,7 +215,9 @@ async def test_a_link_is_given_in_words() -> None:
     async def pay(ctx: BranchContext) -> str:
         return (await ctx.elicit_url("Pay there", "https://pay.example/1")).action
 
-    answers = Answers(lambda _: accept())  # shows forms and, as every SDK client, links
+    answers = Answers(
+        lambda _: accept()
+    )  # the client shows forms and, like every SDK client, links
     for era in ERAS:
         async with connected(falling_back(pay), era) as client:
             first = await client.call_tool("pay")
@@ -314,8 +318,8 @@ async def test_a_state_is_no_handle_and_a_handle_no_state() -> None:
             await call_once(client, "plan", {"who": "Ida"}, state=handle, responses={})
 
 
-async def test_a_client_that_shows_questions_goes_on_with_a_handle_too() -> None:
-    """The one that began the call may be another: a chain of rounds begins there."""
+async def test_a_client_that_shows_questions_can_continue_with_a_handle() -> None:
+    """The call's first client may be another one: a new chain of rounds starts here."""
     for era in ERAS:
         async with connected(falling_back(), MODERN) as client:
             handle = handle_in(await client.call_tool("plan", {"who": "Ida"}))
@@ -326,7 +330,7 @@ async def test_a_client_that_shows_questions_goes_on_with_a_handle_too() -> None
 
 @pytest.mark.parametrize("store", STORES)
 async def test_sessions_that_carry_no_questions_are_reached(store: str | None) -> None:
-    """As with several workers: no request of the server's reaches the client."""
+    """With several workers, no request of the server can reach the client."""
     answers = Answers(lambda _: accept(city="never"))
     async with (
         http(falling_back(store=store), stateless_http=True) as url,
@@ -357,7 +361,7 @@ async def test_in_a_namespace_the_tools_are_named_as_the_client_sees_them(era: s
 
 
 async def test_only_the_first_stop_of_a_result_with_a_schema_is_an_error() -> None:
-    """The tool that goes on has no schema: a host that repeats it would get a refusal."""
+    """``continue_call`` has no schema: a host that repeats a failed call would get a refusal."""
 
     @tool
     async def typed(ctx: BranchContext) -> Plan:
@@ -374,7 +378,7 @@ async def test_only_the_first_stop_of_a_result_with_a_schema_is_an_error() -> No
             assert second.structured_content["unfinished"]["tool"] == "answer_questions"
 
 
-async def test_a_tool_whose_name_ends_as_ours_does_is_no_namespace() -> None:
+async def test_a_tool_name_with_our_ending_is_no_namespace() -> None:
     @tool
     async def questions(ctx: BranchContext) -> str:
         where = await ctx.elicit(CITY, "Where?", key="one")
@@ -386,7 +390,7 @@ async def test_a_tool_whose_name_ends_as_ours_does_is_no_namespace() -> None:
         assert second.structured_content["unfinished"]["tool"] == "answer_questions"
 
 
-def test_a_way_of_asking_that_does_not_exist_is_refused() -> None:
+def test_an_unknown_way_of_asking_is_refused() -> None:
     ask: Any = "link"
     with pytest.raises(ValueError, match="ask must be 'client' or 'fallback'"):
         create_server("test", [plan], ask=ask)
@@ -394,7 +398,7 @@ def test_a_way_of_asking_that_does_not_exist_is_refused() -> None:
 
 @pytest.mark.parametrize("store", STORES)
 async def test_only_the_principal_of_a_call_answers_it(store: str | None) -> None:
-    """Two users of one server: a handle that one has seen is worth nothing to the other."""
+    """Another user of the server cannot use a handle, even after seeing the handle."""
     server = falling_back(store=store)
     with signed_in("ida"):
         async with connected(server, MODERN) as client:

@@ -1,4 +1,4 @@
-"""The pages of questions: what they show, what they take, and what they refuse."""
+"""The pages of questions: the form shown, the answers accepted, and the requests refused."""
 
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -47,7 +47,7 @@ LINK = re.compile(r"(/ask/\S+)")
 
 
 class Everything(BaseModel):
-    """A field of every kind."""
+    """A form with a field of every kind."""
 
     name: str = Field(title="Your name", min_length=2, max_length=20, description="As on the card")
     email: EmailStr | None = None
@@ -75,7 +75,7 @@ async def fill(ctx: BranchContext) -> str:
 
 @tool
 async def two(ctx: BranchContext) -> str:
-    """Ask two at once, then one more."""
+    """Ask two questions at the same time, then a third."""
     first, second = await ctx.gather(ctx.elicit(City, "From?"), ctx.elicit(City, "To?"))
     third = await ctx.elicit(City, "Via?")
     return " ".join(
@@ -90,7 +90,7 @@ def linking(*tools: Tool[Any], **options: Any) -> Any:
 
 
 class Pages:
-    """A browser, and a client that shows nothing, of one server."""
+    """A browser, and a client that shows no questions, of one server."""
 
     def __init__(self, client: Client, browser: httpx2.AsyncClient) -> None:
         self.client = client
@@ -130,7 +130,7 @@ GOOD: dict[str, Any] = {"name": "Ida", "nights": "3", "agree": "yes", "extras": 
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_person_answers_on_a_page_and_the_call_goes_on(era: str) -> None:
+async def test_a_call_continues_when_its_user_answers_on_a_page(era: str) -> None:
     async with visiting(linking(), era) as pages:
         text = await pages.call("fill")
         assert f"Or give the user this link to a page with the form: {URL}/ask/" in text
@@ -234,19 +234,19 @@ async def test_errors_stand_next_to_their_fields_and_entered_values_stay() -> No
             "not a number",
             "choose one",
         ]
-        assert "Your name" in await pages.resume()  # nothing was entered
+        assert "Your name" in await pages.resume()  # the user entered nothing
         assert (await pages.send(pages.links()[0], **GOOD)).status_code == 200
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_person_may_decline_and_cancel_without_filling_anything_in(action: str) -> None:
+async def test_a_user_can_decline_and_cancel_an_empty_form(action: str) -> None:
     async with visiting(linking()) as pages:
         await pages.call("fill")
         assert (await pages.send(pages.links()[0], action=action)).status_code == 200
         assert await pages.resume() == action
 
 
-async def test_a_link_is_good_once() -> None:
+async def test_a_link_takes_one_answer() -> None:
     async with visiting(linking()) as pages:
         await pages.call("fill")
         (link,) = pages.links()
@@ -276,7 +276,7 @@ async def test_each_question_has_a_link_and_stays_open_while_others_are_answered
         )
 
 
-async def test_an_answer_entered_by_the_user_comes_before_the_models() -> None:
+async def test_the_users_answer_takes_precedence_over_the_models() -> None:
     async with visiting(linking()) as pages:
         await pages.call("two")
         await pages.send(pages.links()[0], city="Oslo")
@@ -288,8 +288,8 @@ async def test_an_answer_entered_by_the_user_comes_before_the_models() -> None:
         assert await pages.resume({**said[0], "question": "two/elicit.3"}) == "Oslo Bonn Bonn"
 
 
-async def test_a_repeated_request_is_answered_alike_whatever_is_entered_meanwhile() -> None:
-    """Its reply may have been lost."""
+async def test_a_repeated_request_gets_the_same_reply_after_an_answer_is_entered() -> None:
+    """The client repeats its request because the reply may have been lost."""
     async with visiting(linking()) as pages:
         first = await pages.call("two")
         one, other = pages.links()
@@ -303,7 +303,7 @@ async def test_a_repeated_request_is_answered_alike_whatever_is_entered_meanwhil
         assert "Via?" in await pages.resume()
 
 
-async def test_a_request_with_answers_is_repeated_whatever_was_entered_beside_them() -> None:
+async def test_a_request_with_answers_can_be_repeated_after_an_answer_is_entered() -> None:
     async with visiting(linking()) as pages:
         first = await pages.call("two")
         await pages.send(pages.links()[1], city="Rome")
@@ -332,7 +332,7 @@ async def test_a_link_expires_with_its_call_and_no_other_token_is_one() -> None:
         assert (await pages.send(link, **GOOD)).status_code == 410
 
 
-async def test_an_answer_entered_in_time_waits_for_its_client_as_a_request_would() -> None:
+async def test_an_answer_entered_in_time_waits_for_its_client() -> None:
     clock, store = ManualClock(1e9), open_store("memory:")
     async with visiting(linking(clock=clock, ttl=60.0, store=store)) as pages:
         await pages.call("fill")
@@ -344,7 +344,7 @@ async def test_an_answer_entered_in_time_waits_for_its_client_as_a_request_would
         assert "Ida" in await pages.resume()
 
 
-async def test_a_form_that_comes_while_its_call_is_at_work_is_taken_by_its_next_round() -> None:
+async def test_a_form_submitted_during_a_round_is_used_by_the_next_round() -> None:
     clock, store = ManualClock(1e9), open_store("memory:")
     async with visiting(linking(clock=clock, store=store)) as pages:
         await pages.call("fill")
@@ -357,7 +357,7 @@ async def test_a_form_that_comes_while_its_call_is_at_work_is_taken_by_its_next_
 
 
 class Ending(Watched):
-    """A store as it is when calls expire between two requests to it."""
+    """A store that lets calls expire between two requests of one page."""
 
     async def answer(
         self, call_id: str, answers: Mapping[str, str], **more: Any
@@ -367,7 +367,7 @@ class Ending(Watched):
 
 
 class Overtaken(Watched):
-    """A store as it is when the same form is sent twice at once."""
+    """A store that receives the same form twice at the same time."""
 
     async def answer(
         self, call_id: str, answers: Mapping[str, str], **more: Any
@@ -377,14 +377,14 @@ class Overtaken(Watched):
         return await self.store.answer(call_id, answers, **more)
 
 
-async def test_of_two_forms_at_once_the_first_is_taken() -> None:
+async def test_the_first_of_two_simultaneous_forms_is_accepted() -> None:
     async with visiting(linking(store=Overtaken(Modelled()))) as pages:
         await pages.call("fill")
         (link,) = pages.links()
         assert (await pages.send(link, **GOOD)).status_code == 410
 
 
-async def test_a_form_that_comes_when_its_call_has_just_expired_is_not_taken() -> None:
+async def test_a_form_for_a_call_that_has_just_expired_is_refused() -> None:
     async with visiting(linking(store=Ending(Modelled()))) as pages:
         await pages.call("fill")
         (link,) = pages.links()
@@ -395,7 +395,7 @@ async def test_a_form_that_comes_when_its_call_has_just_expired_is_not_taken() -
     "headers",
     [{}, {"Origin": "null"}, {"Origin": "https://evil.example"}, {"Origin": f"{URL}:8443"}],
 )
-async def test_a_form_of_another_page_is_not_taken(headers: dict[str, str]) -> None:
+async def test_a_form_of_another_page_is_refused(headers: dict[str, str]) -> None:
     async with visiting(linking()) as pages:
         await pages.call("fill")
         assert (await pages.send(pages.links()[0], headers, **GOOD)).status_code == 403
@@ -418,7 +418,7 @@ async def test_bodies_that_no_form_sends_are_refused() -> None:
             assert sent.status_code == status
 
 
-async def test_a_store_that_fails_is_said_on_the_page(tmp_path: Path) -> None:
+async def test_the_page_reports_a_failing_store(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/calls.db")
     async with visiting(linking(store=store)) as pages:
         await pages.call("fill")
@@ -429,7 +429,7 @@ async def test_a_store_that_fails_is_said_on_the_page(tmp_path: Path) -> None:
 
 
 async def test_only_the_caller_of_the_call_continues_with_an_entered_answer() -> None:
-    """The handle is another server's here; the page was the first one's."""
+    """The page belongs to one server; a second server without that store receives the handle."""
     async with visiting(linking()) as pages:
         await pages.call("fill")
         await pages.send(pages.links()[0], **GOOD)
@@ -441,7 +441,7 @@ async def test_only_the_caller_of_the_call_continues_with_an_entered_answer() ->
     assert refused.is_error
 
 
-async def test_servers_that_exist_have_pages_too() -> None:
+async def test_installed_tools_have_pages_on_existing_servers() -> None:
     from mcp.server.mcpserver import MCPServer
 
     options: dict[str, Any] = {"keys": [KEY], "store": "memory:", "ask": "fallback", "ask_url": URL}
@@ -473,7 +473,7 @@ def test_links_need_a_store_and_the_fallback(lacking: dict[str, Any]) -> None:
         linking(**lacking)
 
 
-def test_choices_that_need_not_be_made() -> None:
+def test_a_form_requires_a_choice_only_where_its_model_does() -> None:
     class Choices(BaseModel):
         some: list[Literal["a", "b"]] = Field(default=["a"], min_length=1)
         any: list[Literal["a", "b"]] = ["a"]
@@ -491,7 +491,7 @@ async def test_a_client_that_shows_forms_gets_no_links() -> None:
 
 
 def only_links(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
-    """Declare in either era that the client opens pages, and shows no forms."""
+    """Declare, in either era, a client that opens pages and shows no forms."""
     if not isinstance(message, types.JSONRPCRequest):
         return message
     params: dict[str, Any] = {**(message.params or {})}
@@ -503,7 +503,7 @@ def only_links(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
 
 @asynccontextmanager
 async def opening(server: Any, era: str, fields: Mapping[str, Any] | None) -> AsyncGenerator[Any]:
-    """A client that opens pages: ``fields`` are what the person enters there at once, if at all."""
+    """Return a client that opens pages; the user enters ``fields`` there immediately, if given."""
     opened: list[str] = []
 
     async def consent(params: Any) -> types.ElicitResult:
@@ -532,7 +532,7 @@ async def test_a_client_that_opens_pages_opens_those_of_the_questions(era: str) 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_page_that_was_opened_and_not_filled_in_is_in_the_result(era: str) -> None:
-    """The person has agreed to open it, and takes longer than the request."""
+    """The user has agreed to open the page, and answers after the request has ended."""
     async with opening(linking(), era, None) as (pages, opened):
         text = await pages.call("fill")
         assert len(opened) == 1

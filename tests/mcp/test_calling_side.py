@@ -1,4 +1,4 @@
-"""The calling side against real servers, in both eras of the protocol."""
+"""The client side of calls against real servers, in both eras of the protocol."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class Confirm(BaseModel):
 
 @dataclass
 class Recorder:
-    """Gives `reply`, or raises it, and remembers the questions and notices it received."""
+    """Gives `reply`, or raises it, and records the questions and notices that it received."""
 
     reply: SampleReply | ElicitReply | AnswerError = field(
         default_factory=lambda: ElicitReply(action="decline")
@@ -138,7 +138,7 @@ async def test_a_question_arrives_with_its_context(era: Era) -> None:
 
 
 async def test_a_context_that_is_none_does_no_harm() -> None:
-    """Any server may write what it likes there."""
+    """The protocol allows a server to put any value there."""
     server: MCPServer[None] = MCPServer("other")
     form = types.ElicitRequestFormParams(
         message="Sure?", requested_schema={"type": "object", "properties": {}}
@@ -250,7 +250,7 @@ async def test_only_answerable_capabilities_are_declared(
     assert set(result.structured_content["result"]) == declared
 
 
-async def test_a_server_of_another_make_may_not_name_its_steps() -> None:
+async def test_questions_of_another_projects_server_may_have_no_step_id() -> None:
     server: MCPServer[None] = MCPServer("other")
 
     @server.tool()
@@ -284,7 +284,7 @@ async def test_in_the_modern_era_the_key_of_the_round_names_the_step() -> None:
 
 
 async def test_a_sample_that_cannot_be_read_is_answered_with_an_error() -> None:
-    """A resource link in a tool's result: the protocol allows it, this library has no word for it."""
+    """The protocol allows a resource link in a tool's result; this library has no type for one."""
     server: MCPServer[None] = MCPServer("other")
     link = types.ResourceLink(type="resource_link", uri="file:///a", name="a")
     result = types.ToolResultContent(type="tool_result", tool_use_id="u1", content=[link])
@@ -315,7 +315,7 @@ async def test_a_sample_that_cannot_be_read_is_answered_with_an_error() -> None:
 
 
 def paging(*pages: types.ListToolsResult) -> Server[Any]:
-    """A server whose list of tools has several pages; the cursor is a page's number."""
+    """Return a server whose list of tools has several pages; the cursor is a page's number."""
 
     async def list_pages(
         ctx: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
@@ -337,7 +337,7 @@ def page(name: str, cursor: str | None) -> types.ListToolsResult:
         [page("a", "1"), page("b", "0")],
     ],
 )
-async def test_all_pages_of_tools_are_listed_even_if_they_turn_in_a_circle(
+async def test_all_pages_of_tools_are_listed_when_cursors_form_a_circle(
     pages: list[types.ListToolsResult],
 ) -> None:
     async with connect(paging(*pages), Recorder(), era="handshake") as client:

@@ -1,4 +1,4 @@
-"""What a client has not declared is not asked of it.
+"""Servers ask a client only for capabilities that the client has declared.
 
 Source: MCP 2026-07-28, error -32021.
 """
@@ -62,12 +62,12 @@ LACKING: dict[str, tuple[Tool[Any], Answers, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("order", [1, -1])
-async def test_no_one_is_asked_beside_a_question_that_is_known_to_be_impossible(
+async def test_nothing_is_asked_next_to_a_question_that_the_client_cannot_answer(
     era: str, order: int
 ) -> None:
     @tool
     async def several(ctx: BranchContext) -> str:
-        """Ask the person twice, and the model."""
+        """Ask the user twice, and the model."""
         asks = [ctx.elicit(Ok, "One?"), ctx.elicit(Ok, "Two?"), ctx.sample("Hello")]
         try:
             await ctx.gather(*asks[::order])
@@ -85,7 +85,7 @@ async def test_no_one_is_asked_beside_a_question_that_is_known_to_be_impossible(
 async def test_a_capability_that_a_connection_cannot_carry_counts_as_missing(
     options: dict[str, bool],
 ) -> None:
-    """Handshake-era sessions without a way back; before, a step ran and then a plain error came."""
+    """Excludes a step that runs before a plain error: handshake-era sessions may have no way to ask."""
     ran: list[str] = []
 
     @tool(requires=["elicitation"])
@@ -134,7 +134,7 @@ async def test_handshake_clients_get_a_tool_error_with_the_missing_capability(na
 
 
 def test_a_declaration_promises_its_capabilities() -> None:
-    """``elicitation: {}`` means forms; nothing declared is nothing promised."""
+    """``elicitation: {}`` means forms; an empty declaration promises nothing."""
     forms = types.ElicitationCapability()
     links = types.ElicitationCapability(url=types.UrlElicitationCapability())
     both = types.ElicitationCapability(

@@ -1,4 +1,4 @@
-"""Servers of two versions over one store: a client's request is continued by the one that can."""
+"""Servers of two code versions over one store: the server with the call's version continues the call."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ async def book_1(ctx: BranchContext) -> str:
 
 @tool(name="book")
 async def book_2(ctx: BranchContext) -> str:
-    """Reserve by another step, and ask."""
+    """Reserve by another step, and ask: the code of the second version."""
     await ctx.step(reserve, name="hold")
     return (await ctx.elicit(Number, "how many?", key="many")).action
 
@@ -46,7 +46,7 @@ async def call(client: Client, state: str | None = None) -> Any:
     )
 
 
-async def test_a_request_that_has_reached_other_code_is_sent_again() -> None:
+async def test_a_client_sends_its_request_again_after_reaching_other_code() -> None:
     store, person = Modelled(), Answers(lambda _: accept(n=1))
     async with (
         connected(server(book_1, "1", store), MODERN, person) as old,

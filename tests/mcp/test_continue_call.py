@@ -1,4 +1,4 @@
-"""``continue_call`` gives what the tool gives that goes on."""
+"""``continue_call`` returns the same result as the tool that it continues."""
 
 import inspect
 import json
@@ -32,7 +32,7 @@ class Counted(BaseModel):
 
 def patient(annotation: Any, value: Any, questions: int = 11) -> Tool[Any]:
     async def body(ctx: BranchContext) -> Any:
-        """Ask questions, one after the other."""
+        """Ask questions in turn."""
         for number in range(questions):
             await ctx.elicit(Ok, f"Question {number}?")
         return value
@@ -54,7 +54,7 @@ VALUES: dict[str, tuple[Any, Any, list[Any]]] = {
 
 
 @pytest.mark.parametrize("what", VALUES)
-async def test_a_call_that_is_continued_gives_its_value_whatever_that_is(what: str) -> None:
+async def test_continue_call_returns_every_kind_of_value(what: str) -> None:
     annotation, value, blocks = VALUES[what]
     server = serving(patient(annotation, value), store="memory:")
     async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:
@@ -95,13 +95,13 @@ async def test_a_call_that_must_be_continued_differs_by_structure_from_any_value
 
 @tool
 async def patient_without_annotation(ctx: BranchContext):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """Ask questions, one after the other."""
+    """Ask questions in turn."""
     for number in range(11):
         await ctx.elicit(Ok, f"Question {number}?")
     return "done"
 
 
-async def test_where_the_authors_schema_has_no_room_the_result_is_an_error() -> None:
+async def test_an_open_call_is_an_error_where_its_schema_has_no_place_for_a_handle() -> None:
     server = serving(patient(Counted, Counted(answers=11)), store="memory:")
     async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:
         await client.list_tools()
@@ -111,7 +111,7 @@ async def test_where_the_authors_schema_has_no_room_the_result_is_an_error() -> 
 
 
 async def test_a_call_that_stops_again_is_no_error_where_continue_call_has_no_schema() -> None:
-    """A host repeats what has failed, and the handle would be one that has been used."""
+    """A host repeats a failed call, and would then send a handle that has been used."""
     server = serving(patient(Counted, Counted(answers=21), 21), store="memory:")
     async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:
         first = await client.call_tool("patient")
@@ -158,8 +158,8 @@ async def test_a_call_is_continued_once_and_in_any_era() -> None:
 NO_HANDLE = "This handle names no call that can continue"
 
 
-async def test_the_name_of_a_call_is_no_handle() -> None:
-    """Steps, and pages to which a call sends users, know that name."""
+async def test_a_call_id_is_no_handle() -> None:
+    """The call's id appears in steps and in the addresses of pages, so it must not open the call."""
     store = Modelled()
     server = serving(patient(str, "done"), store=store)
     async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:

@@ -1,4 +1,4 @@
-"""Deployments while calls wait: open questions are asked again in their new words, over every edge."""
+"""Deployments while calls wait: every edge asks open questions again in their new words."""
 
 from typing import Any
 
@@ -28,11 +28,11 @@ def reserve() -> None:
 
 
 def booking(words: str) -> Tool[Any]:
-    """Return the tool as a version has it that asks in these words."""
+    """Return the tool of a version that asks in these words."""
 
     @tool(name="book")
     async def book(ctx: BranchContext) -> list[str]:
-        """Ask three ways at once, one of them in a branch, and one thing that stays the same."""
+        """Ask three questions at the same time, one of them in a branch; one question stays the same."""
 
         async def inside(branch: BranchContext) -> str:
             await branch.step(reserve)
@@ -55,7 +55,7 @@ ANSWERS = Answers(lambda _: None, lambda _: None)
 
 
 def server(words: str, store: CallStore | None) -> Any:
-    """Return the process of one version. The version is not named: words may lie in a template."""
+    """Return a server of one version. The version has no name: words may come from a template."""
     return serving(booking(words), store=store, code_version="1" if store else None)
 
 
@@ -77,7 +77,7 @@ def texts(reply: dict[str, Any]) -> dict[str, str]:
 async def request(
     words: str, store: CallStore | None, first: dict[str, Any], *step_ids: str
 ) -> dict[str, Any]:
-    """Send a request to a process of the version that asks in these words."""
+    """Send a request to the server of the version that asks in these words."""
     async with connected(server(words, store), MODERN, ANSWERS) as client:
         return await call_once(
             client, "book", state=first["requestState"], responses=responses(*step_ids)

@@ -1,4 +1,4 @@
-"""What a caller receives of an exception: the same decision for every host and for sagas."""
+"""The error that a caller receives for an exception: one decision for every host and for sagas."""
 
 import asyncio
 import logging

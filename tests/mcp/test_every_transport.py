@@ -1,4 +1,4 @@
-"""One function over both eras and three transports: the same result, the same effects."""
+"""One tool over both eras and three transports has the same result and the same effects."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -46,7 +46,7 @@ async def test_a_tool_runs_to_its_end_with_each_effect_done_once(
     assert set(listed[0].output_schema["properties"]) == set(Report.model_fields)
 
 
-async def test_several_calls_at_once_do_not_meet(transport: str, mode: str, tmp_path: Path) -> None:
+async def test_simultaneous_calls_stay_separate(transport: str, mode: str, tmp_path: Path) -> None:
     effects, found = tmp_path / "effects", dict[str, Report]()
 
     async def travel(client: Client, who: str) -> None:

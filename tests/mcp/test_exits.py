@@ -1,4 +1,4 @@
-"""``sys.exit()`` in a tool ends its call, and the server goes on."""
+"""``sys.exit()`` in a tool ends its call, and the server continues."""
 
 import sys
 from pathlib import Path
@@ -62,7 +62,7 @@ async def outcome(client: Client, how: str) -> tuple[bool | None, str]:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("how", WAYS)
-async def test_the_server_goes_on(
+async def test_a_server_continues_after_a_tool_exits(
     how: str, era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anabranch._engine.compensations.RETRY_AFTER", ())

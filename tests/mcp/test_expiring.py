@@ -1,4 +1,4 @@
-"""Calls that no one continues expire, however the host starts and whatever it runs."""
+"""Abandoned calls expire, however the host starts and whichever tools it serves."""
 
 import logging
 import re
@@ -26,7 +26,7 @@ RETURNED: list[str] = []
 
 @tool
 async def lend(ctx: BranchContext) -> str:
-    """Take something that must be given back, and ask."""
+    """Lend something that must be returned, and ask."""
     taken = await ctx.step(lambda: "a book", name="take", undo=give_back)
     await ctx.elicit(Ok, "Keep it?")
     return taken
@@ -45,7 +45,7 @@ def mounted(made: Tool[Any], **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("make", [mounted, single_on_fastmcp, installed])
-async def test_expiry_starts_with_the_first_call_where_no_lifespan_starts_it(make: Any) -> None:
+async def test_expiry_starts_with_the_first_call_without_a_lifespan(make: Any) -> None:
     store = open_store("memory:")
     RETURNED.clear()
     async with connected(make(lend, store=store), MODERN, Answers(elicit=print)) as client:
@@ -82,10 +82,10 @@ async def test_a_client_that_returns_to_an_expired_call_learns_that_it_expired(m
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_whose_token_has_expired_with_its_call_is_told_so(
+async def test_a_client_whose_token_and_call_have_expired_gets_the_reason(
     era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The store decides how long an answer is taken, not the token."""
+    """The store decides how long a call accepts an answer, and not the token's expiry."""
     store, clock = open_store("memory:"), ManualClock()
     server = created(lend, store=store, ttl=0.001, clock=clock)
     async with connected(server, era, Answers(elicit=print)) as client:
@@ -115,8 +115,8 @@ async def test_a_handle_of_a_call_that_has_expired_says_so() -> None:
     await store.close()
 
 
-async def test_expiry_starts_with_the_server_where_a_lifespan_starts_it() -> None:
-    """Also of a FastMCP server that is mounted, and with neither sagas nor any call."""
+async def test_expiry_starts_with_a_server_that_has_a_lifespan() -> None:
+    """Expiry starts in a mounted FastMCP server as well, without sagas and before the first call."""
     store = open_store("memory:")
     RETURNED.clear()
     async with connected(mounted(lend, store=store), MODERN, Answers(elicit=print)) as client:
@@ -131,8 +131,8 @@ async def test_expiry_starts_with_the_server_where_a_lifespan_starts_it() -> Non
     await store.close()
 
 
-async def test_an_installation_runs_with_its_server_also_without_a_store() -> None:
-    """What runs when the server stops is ended by that."""
+async def test_an_installation_without_a_store_starts_and_stops_with_its_server() -> None:
+    """The lifespan ends the installation's background work when the server stops."""
     inner: FastMCP[Any] = FastMCP("inner")
     installation = install_fastmcp(inner, lend)
     outer: FastMCP[Any] = FastMCP("outer")

@@ -1,7 +1,6 @@
 """FastMCP as a host: our tools on its server, for its client and the SDK's, in both eras.
 
-Source: contract, "The author's API": ``fastmcp.add_tool(as_fastmcp_tool(book_flight))``. What
-FastMCP itself decides (schemas in the list, results, the wording of errors) is as FastMCP does it.
+FastMCP itself decides schemas in the list, results, and the wording of errors.
 """
 
 import json
@@ -58,7 +57,7 @@ ERA = pytest.mark.parametrize("era", ERAS)
 
 @asynccontextmanager
 async def over(transport: str, server: FastMCP[Any]) -> AsyncGenerator[Any]:
-    """What to connect to: the server itself, or its URL."""
+    """Return the target to connect to: the server itself, or its URL."""
     if transport == "http":
         async with asgi(server.http_app()) as url:
             yield url
@@ -67,7 +66,7 @@ async def over(transport: str, server: FastMCP[Any]) -> AsyncGenerator[Any]:
 
 
 def by_fastmcp(to: Any, era: str, answers: Answers) -> fastmcp.Client[Any]:
-    """FastMCP's own client, with its own kinds of callbacks."""
+    """Connect FastMCP's own client, with its own kinds of callbacks."""
 
     async def elicit(message: str, kind: object, params: Any, context: object) -> Any:
         return await answers.elicit(context, params)
@@ -198,12 +197,12 @@ async def test_a_tool_without_return_annotation_has_no_output_schema(era: str) -
     assert json.loads(text_of(result)) == [1, {"a": 2}]
 
 
-# -- what callers see ---------------------------------------------------------------------
+# -- errors that callers receive ----------------------------------------------------------------
 
 
 @tool
 async def failing(ctx: BranchContext, how: str) -> str:
-    """Fail as asked, in the second round."""
+    """Fail in the requested way, in the second round."""
     await ctx.elicit(Ok, "Now?")
     if how == "foreign":
         raise OSError("password: hunter2")
@@ -312,7 +311,7 @@ async def opened(client: Client) -> str:
 
 
 async def test_another_answer_to_an_answered_round_is_refused_in_the_same_words() -> None:
-    """The seal is good; that the answer has changed is for the store to know."""
+    """The seal is valid; only the store knows that the answer has changed."""
     server = serving(as_fastmcp_tool(ask, store="memory:"))
     async with called(server, MODERN, Answers(lambda _: None)) as client:
         state = await opened(client)
@@ -365,7 +364,7 @@ async def test_a_saga_gets_the_log_level_of_its_server(era: str) -> None:
 
 
 async def test_a_saga_calls_only_tools_that_the_server_shows() -> None:
-    """A tool that is disabled does not come back by another method."""
+    """A tool that the server has disabled must not be callable through a saga."""
     server = serving(as_fastmcp_tool(ask), as_fastmcp_tool(deploy))
     server.add_extension(fastmcp_sagas(keys=[KEY]))
 
@@ -395,7 +394,7 @@ async def test_a_tool_installed_later_is_offered_to_sagas_as_well() -> None:
 
 @tool
 async def patient(ctx: BranchContext) -> list[str]:
-    """Ask eleven questions, one after the other: more than a client lets one request ask."""
+    """Ask eleven questions in turn: more than a client allows in one request."""
     given: list[str] = []
     for number in range(11):
         answer = await ctx.elicit(Ok, f"Question {number}?")
@@ -409,7 +408,7 @@ async def test_with_a_store_a_call_of_many_rounds_is_continued() -> None:
     answers = Answers(lambda _: accept(ok=True))
     async with called(server, MODERN, answers) as client:
         stopped = await client.call_tool("patient")
-        assert stopped.is_error  # what the schema promises is not there yet
+        assert stopped.is_error  # the result lacks the value that the schema promises
         line = text_of(stopped).partition("call='")[2].partition("'")[0]
         result = await client.call_tool("continue_call", {"call": line})
         ended = await call_saga(client, "continue_call", {"call": line})
@@ -419,9 +418,9 @@ async def test_with_a_store_a_call_of_many_rounds_is_continued() -> None:
 
 
 class ReaperClock(ManualClock):
-    """A clock that says when the reaper waits for its next pass.
+    """A clock that reports when the reaper waits for its next pass.
 
-    Time moves only then: while a pass is running, its lease must not expire.
+    The test moves the time only then: during a pass, the reaper's lease must not expire.
     """
 
     def __init__(self) -> None:
@@ -460,7 +459,7 @@ async def test_while_the_server_runs_expired_calls_are_undone() -> None:
 
 
 @pytest.mark.usefixtures("cold")
-def test_without_the_extra_all_else_is_importable_and_the_error_names_the_extra() -> None:
+def test_a_missing_fastmcp_breaks_no_other_import_and_the_error_names_the_extra() -> None:
     code = """
 import sys
 sys.modules["fastmcp"] = None  # what an import system does with a package that is not there

@@ -1,4 +1,4 @@
-"""A first request that is repeated under an idempotency key is the same call, over every edge."""
+"""A first request, repeated under its idempotency key, is the same call over every edge."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -51,12 +51,12 @@ PERSON = Answers(lambda _: accept(ok=True))
 
 
 def first(key: object, name: str = "book", **arguments: Any) -> dict[str, Any]:
-    """The parameters of a first request under ``key``."""
+    """Return the parameters of a first request under ``key``."""
     return {"name": name, "arguments": arguments, "_meta": {META: key}}
 
 
 def text_in(reply: Mapping[str, Any]) -> Any:
-    """What a reply says: the result's text, or its questions."""
+    """Return the text of a reply: the result's text, or its questions."""
     return reply.get("content") or reply.get("steps") or reply.get("inputRequests")
 
 
@@ -105,7 +105,7 @@ NO_KEYS: list[object] = ["", "x" * 256, "two words", "é", "new\nline", 7, None,
 
 
 @pytest.mark.parametrize("edge", EDGES)
-async def test_a_key_that_is_not_one_is_refused(edge: str) -> None:
+async def test_an_invalid_key_is_refused(edge: str) -> None:
     era, method = EDGES[edge]
     keys: list[str] = []
     async with connected(served(keys), era, PERSON) as client:
@@ -129,7 +129,7 @@ async def test_a_key_belongs_to_its_caller() -> None:
 
 @pytest.mark.parametrize("store", [None, "memory:"])
 async def test_the_key_of_a_service_names_the_call_also_without_a_store(store: Any) -> None:
-    """Without one the effect is done again: under a key that says so."""
+    """Without a store the effect runs again, under the same key, so that the service recognises it."""
     keys: list[str] = []
     async with connected(served(keys, store=store), MODERN, PERSON) as client:
         for seat in (1, 1) if store else (1, 1, 2):
@@ -166,10 +166,13 @@ async def post(url: str, params: dict[str, Any], key: str | None) -> dict[str, A
     return reply
 
 
-async def test_the_header_says_the_same() -> None:
+async def test_the_header_names_the_key_as_meta_does() -> None:
     keys: list[str] = []
     async with http(served(keys), stateless_http=True) as url:
-        for header in ("k-1", '"k-1"'):  # as other services take it, and as the draft writes it
+        for header in (
+            "k-1",
+            '"k-1"',
+        ):  # as other services accept the header, and as the draft writes it
             reply = await post(url, {"name": "book", "arguments": {}}, header)
             assert "inputRequests" in reply["result"]
         await post(url, first("k-1"), None)
@@ -192,7 +195,7 @@ async def test_a_tool_says_whether_its_calls_are_repeated() -> None:
 
 @pytest.mark.parametrize("era", [MODERN, HANDSHAKE])
 async def test_a_client_may_send_a_tools_meta_along_with_each_call(era: str) -> None:
-    """As OpenAI's agents do."""
+    """OpenAI's agents send a tool's ``_meta`` with each call."""
     async with connected(served([]), era) as client:
         listed = next(t for t in (await client.list_tools()).tools if t.name == "book")
         assert listed.meta

@@ -1,4 +1,4 @@
-"""Forms of servers of other projects: every field that a user could fill in is read alike."""
+"""Forms of other projects' servers: every edge reads a field that a user could fill in alike."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Up to 2025-11-25: the body lives while the client is asked, and ends when the client does.
+"""Up to 2025-11-25: the body stays alive while the client is asked, and ends with the client.
 
 Source: MCP 2025-11-25; docs/mcp.md, "How it maps"; docs/limits-and-errors.md, "Bad answers".
 """
@@ -38,7 +38,7 @@ from tests.patience import PATIENCE
 
 @tool
 async def ask(ctx: BranchContext) -> str:
-    """Ask the person, and say what came of it."""
+    """Ask the user, and return the outcome."""
     try:
         answer = await ctx.elicit(Ok, "Ok?", key="the question")
     except StepFailed as failure:
@@ -48,7 +48,7 @@ async def ask(ctx: BranchContext) -> str:
 
 @tool
 async def prompt(ctx: BranchContext) -> str:
-    """Ask the model, and say what came of it."""
+    """Ask the model, and return the outcome."""
     try:
         return (await ctx.sample("Hello")).text
     except StepFailed as failure:
@@ -72,7 +72,7 @@ async def test_a_request_names_its_step() -> None:
 
 @tool
 async def plain(ctx: BranchContext) -> str:
-    """Ask the model, and catch nothing."""
+    """Ask the model, and handle no error."""
     return (await ctx.sample("Hello")).text
 
 
@@ -111,7 +111,7 @@ async def test_a_clients_error_fails_the_step_and_can_be_caught(transport: str, 
 
 @pytest.mark.parametrize("transport", ["memory", "http"])
 async def test_a_refusal_by_an_error_has_declined(transport: str) -> None:
-    """Required: -1 is the protocol's code for a sampling request that the user has rejected."""
+    """MCP: code -1 means that the user has rejected a sampling request."""
 
     def refuse(_: object) -> types.ErrorData:
         return types.ErrorData(code=-1, message="User rejected", data={"by": "rule"})
@@ -133,7 +133,7 @@ async def test_a_refusal_by_an_error_has_declined(transport: str) -> None:
 
 
 async def test_a_modern_client_with_an_error_ends_the_call_itself() -> None:
-    """Known: ``inputResponses`` have no place for errors; the server never learns of them."""
+    """``inputResponses`` have no place for errors, so the server never learns of the error."""
 
     def broken(_: object) -> types.ErrorData:
         return types.ErrorData(code=-1, message="no one at home")
@@ -182,7 +182,7 @@ async def test_a_client_that_only_gives_answers_of_another_kind_fails_the_step()
     assert (len(client_answers.asked), len(client_answers.prompted)) == (3, 3)
 
 
-async def test_a_reply_with_something_unheard_of_in_it_is_asked_for_again() -> None:
+async def test_a_reply_with_an_unknown_kind_of_content_is_asked_for_again() -> None:
     link = types.ResourceLink(type="resource_link", uri="file:///x", name="x")
     strange = types.ToolResultContent(type="tool_result", tool_use_id="u", content=[link])
     whole = types.CreateMessageResultWithTools(role="assistant", content=[strange], model="test")
@@ -211,7 +211,10 @@ async def test_a_model_may_answer_with_several_blocks_and_tools() -> None:
 @pytest.mark.parametrize(
     ("revision", "elicited"),
     [
-        ("2024-11-05", "the question failed with -32601: Method not found"),  # not invented yet
+        (
+            "2024-11-05",
+            "the question failed with -32601: Method not found",
+        ),  # a kind of content that no release of the protocol has
         ("2025-03-26", "the question failed with -32601: Method not found"),
         ("2025-06-18", "accept"),
     ],
@@ -251,7 +254,7 @@ async def test_modern_clients_are_asked_over_the_same_endpoints(options: dict[st
 
 
 class Trip:
-    """A tool that reserves, asks, and says how it ended; its undo awaits."""
+    """A tool that reserves, asks, and records how it ended; its undo awaits."""
 
     def __init__(self) -> None:
         self.happened: list[str] = []
@@ -304,7 +307,7 @@ ENDED = ["reserve", "body ended", "release seat"]
 
 
 @pytest.mark.parametrize("transport", ["memory", "http"])
-async def test_a_cancelled_call_ends_its_body_and_pays_its_undos(transport: str) -> None:
+async def test_a_cancelled_call_ends_its_body_and_runs_its_undos(transport: str) -> None:
     trip = Trip()
     with anyio.fail_after(PATIENCE):
         async with (
@@ -353,7 +356,7 @@ async def test_the_clients_question_is_withdrawn_when_its_call_is_cancelled() ->
             await withdrawn.wait()
 
 
-async def test_a_modern_call_that_is_dropped_in_mid_round_pays_the_undos_of_that_round() -> None:
+async def test_a_modern_call_dropped_during_a_round_runs_that_rounds_undos() -> None:
     busy, undone = anyio.Event(), anyio.Event()
     happened: list[str] = []
 

@@ -1,6 +1,6 @@
-"""While a person thinks, a client of the handshake era receives signs of life.
+"""The server sends progress to a handshake-era client while the user thinks.
 
-Source: MCP 2025-11-25, progress and timeouts: a client may let its timeout begin again at progress.
+Source: MCP 2025-11-25, progress and timeouts: a client may restart its timeout at progress.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from tests.patience import PATIENCE
 
 @tool
 async def ask(ctx: BranchContext) -> str:
-    """Ask the person, and report before and after."""
+    """Ask the user, and report progress before and after."""
     await ctx.notify("before")
     answer = await ctx.elicit(Ok, "Ok?")
     await ctx.notify("after")
@@ -35,7 +35,7 @@ async def ask_twice(ctx: BranchContext) -> str:
 
 
 class Thinking:
-    """A person who answers when they are let, and a client whose timeout begins again at progress."""
+    """A user who answers when the test allows it, and a client whose timeout restarts at progress."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -56,7 +56,7 @@ class Thinking:
         self.arrived.set()
 
     async def think(self, seconds: int) -> None:
-        """Let time pass, and wait for the sign of life of each quarter of a minute."""
+        """Let time pass, and wait for the progress message of each quarter of a minute."""
         await self.asked.wait()
         for _ in range(seconds // 15):
             await settled()
@@ -68,7 +68,7 @@ class Thinking:
 
 
 async def settled() -> None:
-    """Let everything that can run do so: the next alarm is set when the last sign is sent."""
+    """Let all tasks run: after the last progress message, the server sets its next alarm."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -87,10 +87,10 @@ async def test_a_client_whose_timeout_restarts_at_progress_waits_as_long_as_need
         assert [message for *_, message in person.progress] == ["before", *[None] * 20, "after"]
         clock.advance(600)
         await settled()
-        assert len(person.progress) == 22  # nothing after the end
+        assert len(person.progress) == 22  # no progress after the end of the call
 
 
-async def test_two_questions_share_the_signs_of_life() -> None:
+async def test_two_questions_share_the_progress_messages() -> None:
     clock = ManualClock()
     person = Thinking(clock)
     async with connected(
@@ -105,7 +105,7 @@ async def test_two_questions_share_the_signs_of_life() -> None:
         assert len(person.progress) == 4
 
 
-async def test_the_interval_can_be_chosen_or_be_none() -> None:
+async def test_the_heartbeat_interval_can_be_set_or_turned_off() -> None:
     clock = ManualClock()
     person = Thinking(clock)
     server = serving(ask, clock=clock, heartbeat=None)
@@ -121,7 +121,7 @@ async def test_the_interval_can_be_chosen_or_be_none() -> None:
 
 
 @pytest.mark.parametrize("heartbeat", [0, -1, float("nan"), float("inf")])
-def test_an_interval_that_cannot_be_is_refused(heartbeat: float) -> None:
+def test_an_impossible_interval_is_refused(heartbeat: float) -> None:
     with pytest.raises(ValueError, match="heartbeat must be a positive number of seconds"):
         create_server("test", [ask], heartbeat=heartbeat)
 
@@ -149,15 +149,15 @@ async def test_without_a_progress_token_nothing_is_sent() -> None:
     assert unwanted == []
 
 
-async def test_a_stateless_round_needs_none() -> None:
-    """The client has its reply while the person thinks."""
+async def test_a_stateless_round_sends_no_heartbeat() -> None:
+    """The client has its reply while the user thinks."""
     clock = ManualClock()
     answers = Answers(lambda _: accept(ok=True))
     async with connected(serving(ask, clock=clock), MODERN, answers) as client:
         assert text_of(await client.call_tool("ask")) == "accept"
 
 
-async def test_our_own_client_does_not_show_them() -> None:
+async def test_our_client_does_not_show_heartbeats() -> None:
     clock = ManualClock()
     asked, answer = asyncio.Event(), asyncio.Event()
 

@@ -19,14 +19,14 @@ class Amount(BaseModel):
 
 @tool
 async def asks(ctx: BranchContext) -> int:
-    """Ask twice, so that the first answer is recorded."""
+    """Ask twice, so that the journal records the first answer."""
     answers = [await ctx.elicit(Amount, "How many?") for _ in range(2)]
     return len(str(answers[0].content.count)) if isinstance(answers[0], Accepted) else 0
 
 
 @tool
 async def takes(ctx: BranchContext, count: int, share: float = 0.5) -> int:
-    """Take a number, and ask, so that it is recorded."""
+    """Take a number, and ask, so that the journal records the number."""
     await ctx.elicit(Amount, "How many more?")
     return len(str(count))
 
@@ -66,7 +66,7 @@ async def test_a_number_that_cannot_be_recorded_is_asked_for_again(
         assert "did not fit after 4 attempts" in text_of(asked)
         taken = await client.call_tool("takes", content)
         assert taken.is_error
-        # Infinity crosses as null, which leaves the parameter out.
+        # Infinity crosses as null, so that the parameter is missing.
         asked_for = "did not fit" if content is HUGE[3] else "Invalid arguments for tool 'takes'"
         assert asked_for in text_of(taken)
 
@@ -98,7 +98,7 @@ async def answered_saga(content: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
-async def test_over_http_the_server_goes_on(era: str) -> None:
+async def test_a_server_over_http_continues_after_a_huge_number(era: str) -> None:
     async with http(serving(takes)) as url, connected(url, era, answering({})) as client:
         for content in HUGE[4:]:
             assert (await client.call_tool("takes", content)).is_error

@@ -1,7 +1,4 @@
-"""Our tools on a server that its user already has.
-
-Source: contract, "The author's API": ``install(existing_mcp_server, book_flight)``.
-"""
+"""``install`` adds our tools to a server that its user already has."""
 
 from typing import Annotated, Any
 
@@ -20,7 +17,7 @@ from tests.mcp.harness import ERAS, MODERN, Answers, accept, connected, echo, te
 
 @tool
 async def deep(ctx: BranchContext) -> int:
-    """Go down until a limit is met."""
+    """Open nested branches until a limit stops them."""
 
     async def down(ctx: BranchContext) -> int:
         return await ctx.branch(down)
@@ -57,7 +54,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
 
 
 def test_a_name_that_the_server_has_already_is_refused() -> None:
-    """Otherwise the SDK leaves the old one in place, with no more than a warning in its log."""
+    """Otherwise the SDK keeps the old tool, with only a warning in its log."""
 
     @tool(name="add")
     async def other(ctx: BranchContext) -> str:
@@ -70,7 +67,7 @@ def test_a_name_that_the_server_has_already_is_refused() -> None:
         install(create_server("existing", [ask]), ask)
 
 
-async def test_a_server_that_lists_its_tools_in_its_own_time_is_served_all_the_same() -> None:
+async def test_a_server_that_lists_its_tools_lazily_gets_our_tools() -> None:
     class Slow(MCPServer[Any]):
         async def list_tools(self) -> list[types.Tool]:
             await anyio.lowlevel.checkpoint()
@@ -108,7 +105,7 @@ async def test_an_ordinary_tool_can_call_ours(era: str) -> None:
 
 
 async def test_a_tool_is_not_called_outside_of_a_request() -> None:
-    """Chosen here, as the SDK masks every unexpected error."""
+    """The SDK would mask the unexpected error that a missing request causes."""
     server = existing()
     install(server, ask)
     with pytest.raises(

@@ -1,6 +1,8 @@
-"""A state that the transport would refuse is not handed out: the round fails, and is undone.
+"""The server does not send a state that the transport would refuse: the round fails, and its steps
+are undone.
 
-Source: SEP-2322, the state travels in the body of the next request; the SDK takes 4 MiB by default.
+Source: SEP-2322, the state travels in the body of the next request; the SDK accepts 4 MiB by
+default.
 """
 
 from typing import Any
@@ -16,7 +18,7 @@ LARGE = 6_000_000
 
 
 class Office:
-    """Books, and hands out reports."""
+    """Books, and produces reports."""
 
     def __init__(self) -> None:
         self.booked: list[str] = []
@@ -30,7 +32,7 @@ class Office:
 
         @tool
         async def travel(ctx: BranchContext, length: int, of: str = "x", note: str = "") -> int:
-            """Book, read a report, ask, and return how long the report is."""
+            """Book, read a report, ask, and return the length of the report."""
             await ctx.step(book, "12A", undo=self.booked.remove)
             text = await ctx.step(report, length, of)
             answer = await ctx.elicit(Ok, "Go?")
@@ -79,7 +81,7 @@ async def test_a_large_value_survives_when_no_request_has_to_carry_it(
 
 @pytest.mark.parametrize("of", ["x", '"', "\n", "\N{SNOWMAN}"])
 @pytest.mark.parametrize("noted", [0, 1_500_000])
-async def test_a_state_that_is_handed_out_is_taken_back_at_every_size(of: str, noted: int) -> None:
+async def test_a_server_accepts_every_state_that_it_sent_at_any_size(of: str, noted: int) -> None:
     office, ended = Office(), list[bool]()
     async with http(office.serving()) as url, connected(url, MODERN, Answers(yes)) as client:
         for length in range(100_000, 3_200_000, 500_000):
@@ -97,7 +99,7 @@ async def test_a_state_that_is_handed_out_is_taken_back_at_every_size(of: str, n
                 done = accepted(saga["steps"][0]["stepId"], ok=True)
                 saga = await resume_saga(client, saga["sagaToken"], done)
                 assert saga["structuredContent"] == {"result": length + noted}
-            else:  # its token has the arguments, too
+            else:  # a saga's token also has the arguments
                 assert "The state of this call takes" in str(saga)
     assert ended[0]
     assert not ended[-1]

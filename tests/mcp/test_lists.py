@@ -1,4 +1,4 @@
-"""Lists as results: one JSON text, which each client can read back."""
+"""Lists as results: one JSON text, which each client can parse."""
 
 import json
 from typing import Any

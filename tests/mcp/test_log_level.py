@@ -1,7 +1,7 @@
-"""How much of a tool's log a client gets.
+"""The log level decides which of a tool's messages a client receives.
 
 Source: MCP 2025-11-25, "Logging": servers that send log messages declare it, and clients may set
-a least level. In 2026-07-28 the level is part of each request, and the method is gone.
+a least level. In 2026-07-28 the level is part of each request, and the method no longer exists.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,14 +34,14 @@ async def set_level(client: Client, level: LogLevel) -> types.EmptyResult:
 
 @pytest.mark.parametrize("mode", [HANDSHAKE, "auto"])
 async def test_a_server_of_tools_that_log_declares_it(mode: str) -> None:
-    """Required: "Servers that emit log message notifications MUST declare the logging capability"."""
+    """MCP: "Servers that emit log message notifications MUST declare the logging capability"."""
     async with connected(serving(chatter), mode, Answers()) as client:
         ours = client.server_capabilities
     assert ours.logging == types.LoggingCapability()
 
 
 async def test_without_a_level_everything_is_sent() -> None:
-    """Chosen, from what the protocol allows: the server decides."""
+    """The protocol lets the server decide."""
     answers = Answers()
     async with connected(serving(chatter), HANDSHAKE, answers) as client:
         await client.call_tool("chatter")
@@ -88,8 +88,8 @@ async def test_the_method_is_gone_since_2026_07_28() -> None:
     assert refused.value.error.code == types.METHOD_NOT_FOUND
 
 
-async def test_a_server_that_sees_to_levels_itself_keeps_doing_so() -> None:
-    """Chosen: ``install`` adds, and replaces nothing."""
+async def test_a_server_with_its_own_level_handler_keeps_the_handler() -> None:
+    """``install`` adds a handler only where the server has none."""
     levels: list[str] = []
     server: MCPServer[Any] = MCPServer("existing", log_level="WARNING")
     server._lowlevel_server.add_request_handler(
@@ -105,7 +105,7 @@ async def test_a_server_that_sees_to_levels_itself_keeps_doing_so() -> None:
 
 
 def noting(levels: list[str]) -> Callable[..., Awaitable[types.EmptyResult]]:
-    """A handler of the server's own, which notes the levels that it is sent."""
+    """A handler of the server's own, which records the levels that it receives."""
 
     async def handle(
         context: ServerRequestContext[Any, Any], params: types.SetLevelRequestParams

@@ -1,4 +1,4 @@
-"""What an application's own log shows: the root logger is the application's, a handled error is a line."""
+"""The server's log: the root logger stays the application's, and a handled error is one line."""
 
 import logging
 import subprocess
@@ -60,13 +60,13 @@ def test_a_step_that_fails_and_is_handled_is_one_line_of_log(tmp_path: Path) -> 
     assert f"line 12 of {tmp_path / 'shop.py'}" in line
 
 
-def test_one_that_is_not_handled_is_logged_with_its_traceback_once(tmp_path: Path) -> None:
+def test_an_unhandled_step_failure_is_logged_once_with_its_traceback(tmp_path: Path) -> None:
     lines = log_of("asyncio.run(main(False))", tmp_path)
     assert sum("Traceback" in line for line in lines) == 1
     assert any("in charge" in line for line in lines)
 
 
-def test_the_log_that_an_application_has_set_up_stays_as_it_is(tmp_path: Path) -> None:
+def test_the_applications_log_setup_does_not_change(tmp_path: Path) -> None:
     [line] = log_of(
         'logging.basicConfig(level="ERROR", format="mine %(message)s")\n'
         'create_server("shop", [pay])\n'
@@ -77,7 +77,7 @@ def test_the_log_that_an_application_has_set_up_stays_as_it_is(tmp_path: Path) -
     assert line == "mine shown"
 
 
-async def test_the_traceback_of_a_handled_one_is_there_at_the_level_debug(
+async def test_the_traceback_of_a_handled_failure_is_logged_at_debug(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @tool

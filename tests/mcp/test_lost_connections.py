@@ -1,4 +1,4 @@
-"""Saga clients repeat a request whose connection was lost, and nothing happens twice."""
+"""A saga client repeats a request whose connection was lost, and every effect happens once."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ async def test_a_connected_client_repeats_where_its_connection_outlives_the_repl
     assert effects == ["one", "more"]
 
 
-async def test_it_gives_up_when_every_reply_is_lost() -> None:
+async def test_a_saga_client_gives_up_when_every_reply_is_lost() -> None:
     effects: list[str] = []
     app = Lossy(booking(effects, "memory:"), "text/event-stream", *range(9))
     async with asgi(app) as url:
@@ -53,7 +53,7 @@ async def test_it_gives_up_when_every_reply_is_lost() -> None:
     assert effects == ["one"]
 
 
-async def test_nothing_is_repeated_where_no_store_would_recognise_it() -> None:
+async def test_a_saga_client_repeats_no_request_without_a_store() -> None:
     effects: list[str] = []
     app = Lossy(booking(effects, None), "text/event-stream", 0)
     async with asgi(app) as url:

@@ -1,4 +1,4 @@
-"""A server that runs as many calls as it takes refuses a further one, and says when to come back."""
+"""A server at its limit of running calls refuses another call with a time to retry."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ META = "anabranch/idempotency-key"
 
 
 class House:
-    """Tools of which one stays until it is let out."""
+    """Tools, of which one waits until the test releases it."""
 
     def __init__(self) -> None:
         self.inside = asyncio.Event()
@@ -48,7 +48,7 @@ def server_of(house: House, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_call_beyond_the_limit_is_refused_and_nothing_of_it_is_done(era: str) -> None:
+async def test_a_call_beyond_the_limit_is_refused_before_it_runs(era: str) -> None:
     house = House()
     async with connected(server_of(house), era) as client:
         first = asyncio.create_task(client.call_tool("stay"))
@@ -62,7 +62,7 @@ async def test_a_call_beyond_the_limit_is_refused_and_nothing_of_it_is_done(era:
 
 
 async def test_an_answer_is_not_refused() -> None:
-    """The call does not run while it waits; what it waits for takes it to its end."""
+    """A waiting call does not run, and its answer must be able to finish it."""
     house, running = House(), list[asyncio.Task[Any]]()
 
     async def answer(_: Any) -> Any:
@@ -76,7 +76,7 @@ async def test_an_answer_is_not_refused() -> None:
         assert text_of(await running[0]) == "out"
 
 
-async def test_a_request_that_is_repeated_under_its_key_waits_for_its_own_call() -> None:
+async def test_a_request_repeated_under_its_key_waits_for_its_call() -> None:
     house = House()
     wanted = {"name": "stay", "arguments": {}, "_meta": {META: "k-1"}}
     async with connected(server_of(house, store="memory:"), MODERN) as client:

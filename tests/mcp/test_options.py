@@ -19,7 +19,7 @@ from tests.sagas.harness import call_saga
 
 @tool
 async def deep(ctx: BranchContext) -> int:
-    """Go down until a limit is met."""
+    """Open nested branches until a limit stops them."""
 
     async def down(ctx: BranchContext) -> int:
         return await ctx.branch(down)

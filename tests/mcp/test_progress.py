@@ -1,6 +1,7 @@
-"""Progress numbers of one request increase, and every text arrives, whatever branches report at once.
+"""Progress numbers of one request increase, and every text arrives, while several branches report.
 
-Source: MCP 2026-07-28 and 2025-11-25, progress: "The progress value MUST increase with each notification".
+Source: MCP 2026-07-28 and 2025-11-25, progress: "The progress value MUST increase with each
+notification".
 """
 
 import math
@@ -26,7 +27,7 @@ async def counts(ctx: BranchContext, name: str, numbers: Numbers) -> None:
 
 @tool
 async def count(ctx: BranchContext, one: list[float | None], two: list[float | None]) -> str:
-    """Report from two branches at once, before and after a question."""
+    """Report from two branches at the same time, before and after a question."""
     for name in ("before", "after"):
         await ctx.gather(
             ctx.branch(counts, f"{name}: one", one), ctx.branch(counts, f"{name}: two", two)
@@ -37,7 +38,7 @@ async def count(ctx: BranchContext, one: list[float | None], two: list[float | N
 
 
 async def reported(server: object, era: str, one: Numbers, two: Numbers) -> list[list[float]]:
-    """Return the numbers of each request, after all texts are checked."""
+    """Return the numbers of each request, after a check of all texts."""
     requests: list[list[float]] = [[]]
     texts: list[str | None] = []
 
@@ -47,7 +48,7 @@ async def reported(server: object, era: str, one: Numbers, two: Numbers) -> list
         texts.append(message)
 
     def asked(_: object) -> object:
-        if era != "legacy":  # the next round is a request of its own
+        if era != "legacy":  # the next round is another request
             requests.append([])
         return accept(ok=True)
 

@@ -1,4 +1,4 @@
-"""What a tool draws cannot be computed from what a client sees."""
+"""A client cannot compute a tool's random numbers from the values that it sees."""
 
 import uuid
 from pathlib import Path
@@ -32,7 +32,7 @@ def _same_name(_: SystemIds) -> str:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("stored", [False, True])
-async def test_calls_of_one_name_draw_differently(
+async def test_calls_with_one_id_draw_different_numbers(
     era: str, stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SystemIds, "call_id", _same_name)

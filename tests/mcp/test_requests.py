@@ -1,4 +1,4 @@
-"""What a client is asked, word for word; the same in both eras.
+"""The exact requests that a client receives, which are the same in both eras.
 
 Source: MCP 2025-11-25 and 2026-07-28, ``sampling/createMessage`` and ``elicitation/create``.
 """
@@ -25,7 +25,7 @@ SEEN: tuple[Message, ...] = (
 
 @tool
 async def everything(ctx: BranchContext) -> str:
-    """Ask with all that a request can have."""
+    """Sample with every option."""
     reply = await ctx.sample(
         messages=SEEN,
         system_prompt="Be brief.",
@@ -42,7 +42,7 @@ async def everything(ctx: BranchContext) -> str:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_sample_crosses_with_all_that_it_has(era: str) -> None:
+async def test_a_sample_with_every_option_reaches_the_client(era: str) -> None:
     answers = Answers(sample=lambda _: say("A cat."))
     async with connected(serving(everything), era, answers) as client:
         await client.call_tool("everything")
@@ -85,7 +85,7 @@ async def test_a_sample_crosses_with_all_that_it_has(era: str) -> None:
         "temperature": 0.5,
         "stopSequences": ["END"],
         "metadata": {"user": "u1"},
-    }  # and no includeContext: the client has not declared that it can include any
+    }  # no includeContext: the client has not declared that it can include context
 
 
 class Verdict(BaseModel):
@@ -109,7 +109,7 @@ class Form(BaseModel):
 
 @tool
 async def fill(ctx: BranchContext) -> dict[str, Any]:
-    """Ask for everything that a form can show."""
+    """Ask for every kind of form field."""
     answer = await ctx.elicit(Form, "Please fill in.")
     return answer.content.model_dump(mode="json") if answer.action == "accept" else {}
 
@@ -146,8 +146,8 @@ async def test_every_kind_of_field_crosses_and_comes_back(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_data_for_the_client_that_draws_the_form_goes_where_none_prints_it(era: str) -> None:
-    """Real clients show the whole message to the person."""
+async def test_context_for_the_client_is_not_part_of_the_printed_message(era: str) -> None:
+    """Real clients show the whole message to the user."""
 
     @tool
     async def draw(ctx: BranchContext) -> str:
@@ -160,7 +160,8 @@ async def test_data_for_the_client_that_draws_the_form_goes_where_none_prints_it
     if era == HANDSHAKE:
         assert asked.meta["anabranch/context"] == {"cards": [1, 2]}
     else:
-        # Where requests have no _meta, that of their result has it by their keys.
+        # Modern requests have no _meta: the _meta of the reply has the context, by the requests'
+        # keys.
         async with connected(serving(draw), era, answers) as client:
             reply = await call_once(client, "draw")
         assert reply["_meta"]["anabranch/context"] == {"draw/elicit.1": {"cards": [1, 2]}}

@@ -1,4 +1,4 @@
-"""2026-07-28: what is asked, what is taken as an answer, and what is asked again.
+"""2026-07-28: the questions of a round, the accepted answers, and the repeated questions.
 
 Source: SEP-2322; docs/limits-and-errors.md, "Bad answers".
 """
@@ -26,7 +26,7 @@ NAME = Elicitation("name", Name)
 
 @tool(elicits=[NAME])
 async def register(ctx: BranchContext) -> str:
-    """Ask two things at once, then a third."""
+    """Ask two questions at the same time, then a third."""
     name, age = await ctx.gather(
         ctx.elicit(NAME, "Your name?", key="user_name"), ctx.elicit(Age, "Your age?")
     )
@@ -57,7 +57,7 @@ async def test_open_questions_come_together_under_their_keys_or_step_ids() -> No
 
 @tool
 async def interview(ctx: BranchContext, questions: int) -> int:
-    """Ask one question after the other."""
+    """Ask questions in turn."""
     total = 0
     for number in range(questions):
         answer = await ctx.elicit(Age, f"Question {number}")

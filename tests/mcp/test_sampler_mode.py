@@ -1,4 +1,4 @@
-"""A server's own model instead of the client's, or where the client lacks or refuses sampling."""
+"""A server's own model in place of the client's, always or where the client lacks or refuses sampling."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class Tip(BaseModel):
 
 
 class OwnModel:
-    """A model on the server; it answers ``Tip`` where that is wanted."""
+    """A model on the server; it replies with a ``Tip`` where the request has that schema."""
 
     def __init__(self) -> None:
         self.asked: list[SampleRequest] = []
@@ -59,7 +59,7 @@ def refuse(_: types.CreateMessageRequestParams) -> types.ErrorData:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_client_that_samples_is_preferred(era: str) -> None:
+async def test_a_client_that_samples_is_asked_first(era: str) -> None:
     answers, model = Answers(sample=echo), OwnModel()
     server = serving(twice, sampler=model, sampler_mode="prefer-client")
     async with connected(server, era, answers) as client:
@@ -69,7 +69,7 @@ async def test_a_client_that_samples_is_preferred(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_the_own_model_answers_for_a_client_that_does_not_sample(era: str) -> None:
+async def test_the_servers_model_answers_for_a_client_that_does_not_sample(era: str) -> None:
     model = OwnModel()
     async with connected(
         serving(twice, sampler=model, sampler_mode="prefer-client"), era
@@ -79,8 +79,8 @@ async def test_the_own_model_answers_for_a_client_that_does_not_sample(era: str)
     assert len(model.asked) == 2
 
 
-async def test_the_own_model_answers_samples_that_the_client_refuses() -> None:
-    """Over 2026-07-28 a client cannot answer with an error: it ends its call."""
+async def test_the_servers_model_answers_samples_that_the_client_refuses() -> None:
+    """A client of 2026-07-28 cannot answer with an error: an error ends its call."""
     answers, model = Answers(sample=refuse), OwnModel()
     server = serving(twice, sampler=model, sampler_mode="prefer-client")
     async with connected(server, HANDSHAKE, answers) as client:
@@ -89,8 +89,8 @@ async def test_the_own_model_answers_samples_that_the_client_refuses() -> None:
     assert (len(model.asked), len(answers.prompted)) == (2, 2)
 
 
-async def test_a_refused_sample_with_a_schema_is_asked_as_the_own_model_takes_it() -> None:
-    """The client lacks ``sampling.tools``; the server's model does not."""
+async def test_a_refused_sample_with_a_schema_fits_the_servers_model() -> None:
+    """The client lacks ``sampling.tools``; the server's model has it."""
     answers, model = Answers(sample=refuse, sampling_tools=False), OwnModel()
     server = serving(typed, sampler=model, sampler_mode="prefer-client")
     async with connected(server, HANDSHAKE, answers) as client:
@@ -120,14 +120,14 @@ async def test_tools_for_the_model_go_to_the_side_that_takes_them(era: str) -> N
     assert (len(model.asked), answers.prompted) == (1, [])
 
 
-async def test_the_own_models_error_is_the_last_word() -> None:
+async def test_an_error_of_the_servers_model_ends_the_sample() -> None:
     class Broken:
         async def sample(self, request: SampleRequest) -> SampleReply:
             raise RuntimeError("no credit")
 
     @tool
     async def asks(ctx: BranchContext) -> str:
-        """Sample, and say how that failed."""
+        """Sample, and return the error."""
         try:
             return (await ctx.sample("Hello")).text
         except StepFailed as failed:
@@ -138,14 +138,14 @@ async def test_the_own_models_error_is_the_last_word() -> None:
         assert text_of(await client.call_tool("asks")) == "RuntimeError"
 
 
-async def test_without_a_model_of_its_own_the_clients_refusal_reaches_the_tool() -> None:
+async def test_a_clients_refusal_reaches_the_tool_when_the_server_has_no_model() -> None:
     server = serving(twice, sampler_mode="prefer-client")
     async with connected(server, HANDSHAKE, Answers(sample=refuse)) as client:
         assert "no sampling consent" in text_of(await client.call_tool("twice"))
 
 
-async def test_a_refusal_is_replayed_as_it_was() -> None:
-    """The steps of a saga can be answered with an error in any era."""
+async def test_a_replay_repeats_a_refusal() -> None:
+    """A saga's client can answer a step with an error in any era."""
 
     @tool
     async def mixed(ctx: BranchContext) -> str:
@@ -165,7 +165,7 @@ async def test_a_refusal_is_replayed_as_it_was() -> None:
     assert len(model.asked) == 1
 
 
-def test_a_mode_that_does_not_exist_is_refused() -> None:
+def test_an_unknown_sampler_mode_is_refused() -> None:
     mode: Any = "client"
     with pytest.raises(ValueError, match="sampler_mode must be 'own' or 'prefer-client'"):
         create_server("test", [twice], sampler_mode=mode)

@@ -52,7 +52,7 @@ async def late(ctx: BranchContext) -> str:
 
 @tool
 async def in_time(ctx: BranchContext) -> str:
-    """Ask, and do not wait for ever."""
+    """Ask a question with a time limit."""
     return await ctx.race(ctx.branch(asked), ctx.branch(late))
 
 
@@ -81,15 +81,15 @@ async def test_a_round_in_which_a_call_sleeps_has_a_state_and_no_requests(clock:
     async with connected(sleeping(clock), MODERN) as client:
         reply = await call_once(client, "nap")
         assert (reply["resultType"], "inputRequests" in reply) == ("input_required", False)
-        assert clock.now() == begun + PATIENCE  # it was held for so long
+        assert clock.now() == begun + PATIENCE  # the server held the request for this long
         reply = await call_once(client, "nap", state=reply["requestState"], responses={SLEEP: YES})
-        assert reply["resultType"] == "input_required"  # no client answers for the clock
+        assert reply["resultType"] == "input_required"  # no client can answer for the clock
         clock.advance(LONG)
         reply = await call_once(client, "nap", state=reply["requestState"])
     assert reply["structuredContent"] == {"result": f"slept {LONG + 2 * PATIENCE} s"}
 
 
-async def test_a_question_beside_a_sleep_is_asked_alone(clock: Obliging) -> None:
+async def test_a_question_next_to_a_sleep_is_asked_alone(clock: Obliging) -> None:
     async with connected(sleeping(clock), MODERN, Answers(lambda _: None)) as client:
         reply = await call_once(client, "in_time")
         assert list(reply["inputRequests"]) == [QUESTION]
@@ -105,7 +105,7 @@ async def test_a_call_by_rounds_sleeps_in_a_request_of_the_handshake_era(clock: 
     async with connected(sleeping(clock, ask="fallback"), HANDSHAKE) as client:
         assert text_of(await client.call_tool("nap")).startswith(
             "slept 8"
-        )  # signs of life take time
+        )  # real time passes while the server sends progress
         listed = text_of(await client.call_tool("in_time"))
         assert QUESTION in listed
         assert "sleep" not in listed
@@ -119,10 +119,10 @@ async def test_a_call_by_rounds_sleeps_in_a_request_of_the_handshake_era(clock: 
         assert refused.is_error
 
 
-async def test_a_handshake_client_that_can_be_asked_something_has_until_the_sleep_ends(
+async def test_a_handshake_client_with_forms_has_until_the_sleep_ends(
     clock: Obliging,
 ) -> None:
-    """Its call runs by rounds where it shows forms and no pages."""
+    """A call runs by rounds if its client shows forms and opens no pages."""
     server = sleeping(clock, ask="fallback")
     silent = asyncio.Event()
 
@@ -155,7 +155,7 @@ async def test_a_saga_client_waits_for_a_saga_that_sleeps(era: str, clock: Oblig
         assert text_of(await saga.call_tool("in_time")) == "yes"
 
 
-async def test_a_chain_that_is_too_long_ends_with_how_to_wait_on() -> None:
+async def test_a_too_long_chain_of_sleeps_offers_continue_call() -> None:
     async with connected(serving(nap, store="memory:", patience=0.01), MODERN) as client:
         reply = await call_once(client, "nap")
         while reply["resultType"] == "input_required":

@@ -1,4 +1,5 @@
-"""The sealed state: who may open it, for what, and how long. Every refusal sounds the same.
+"""The sealed state: who may open it, for which request, and how long. Every refusal has one
+message.
 
 Source: SEP-2322, rule 4; design, "What a client sends is hostile".
 """
@@ -58,8 +59,8 @@ async def assert_refused(client: Client, state: Any, name: str = "ask", **argume
     assert refused.value.error.data == {"reason": "invalid_request_state"}
 
 
-async def test_a_state_opens_as_often_as_it_is_sent() -> None:
-    """Known: without a store a state is not single-use (SEP-2322, rule 4)."""
+async def test_a_state_can_be_sent_several_times_without_a_store() -> None:
+    """Without a store a client can send a state several times (SEP-2322, rule 4)."""
     async with connected(serving(asking()), MODERN, ANSWERS) as client:
         state = await opened(client)
         assert await answered(client, state) == "accept"
@@ -121,7 +122,7 @@ async def test_a_state_expires(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_state_of_another_release_is_refused_like_any_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A redeploy in mid-call must end in a clean error; the reason is for the server's log."""
+    """A deployment during a call must end in a clean error; the server's log has the reason."""
     ran: list[str] = []
     async with connected(serving(asking(ran=ran)), MODERN, ANSWERS) as client:
         state = await opened(client)
@@ -167,7 +168,7 @@ class Words(BaseModel):
 
 @tool
 async def talk(ctx: BranchContext) -> int:
-    """Ask three times; return how much was answered."""
+    """Ask three times; return the total length of the answers."""
     said = [await ctx.elicit(Words, "?") for _ in range(3)]
     return sum(len(each.content.text) for each in said if isinstance(each, Accepted))
 
@@ -183,7 +184,7 @@ def words(reply: dict[str, Any], length: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("store", [None, "memory:"])
 async def test_the_content_of_a_state_is_bounded(store: str | None) -> None:
-    """Forty answers of 3.9 MB made a token of 281 KB that held 156 MB."""
+    """Forty answers of 3.9 MB once made a token of 281 KB that held 156 MB."""
     server = create_server("s", [talk], keys=[KEY], store=store, max_state=100_000)
     async with connected(server, MODERN, Answers(elicit=print)) as client:
         reply = await call_once(client, "talk")
@@ -196,7 +197,7 @@ async def test_the_content_of_a_state_is_bounded(store: str | None) -> None:
     assert reply["structuredContent"] == {"result": 80_010}
 
 
-async def test_with_a_store_a_state_stays_there_by_its_content() -> None:
+async def test_a_store_keeps_the_content_of_a_large_state() -> None:
     server = create_server("s", [talk], keys=[KEY], store="memory:")
     async with connected(server, MODERN, Answers(elicit=print)) as client:
         first = await call_once(client, "talk")

@@ -1,4 +1,4 @@
-"""A server that is a process of its own. Each test starts one, so each does a lot."""
+"""A server in its own process. Starting one is slow, so each test covers several rules."""
 
 from pathlib import Path
 
@@ -11,7 +11,9 @@ from tests.mcp.tools import ANSWERED, Report, traveller
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_tool_in_another_process_answers_calls_at_once(mode: str, tmp_path: Path) -> None:
+async def test_a_tool_in_another_process_answers_simultaneous_calls(
+    mode: str, tmp_path: Path
+) -> None:
     effects, answers, found = tmp_path / "effects", traveller(), list[Report]()
 
     async def travel(client: Client) -> None:

@@ -1,6 +1,7 @@
-"""A lone surrogate, as in the name of a file that is not UTF-8, on every way out of a server.
+"""A lone surrogate, as in the name of a file that is not UTF-8, in each output of a server.
 
-No wire can carry one. It is escaped where text leaves the process, so that the server goes on.
+No wire can carry a lone surrogate. The server escapes it where text leaves the process, and
+continues.
 """
 
 import json
@@ -85,7 +86,7 @@ def _require_escaped(text: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_stdio_server_goes_on(era: str) -> None:
+async def test_a_stdio_server_continues_after_a_lone_surrogate(era: str) -> None:
     process = StdioServerParameters(
         command=sys.executable, args=["-m", "tests.mcp.test_surrogates"], cwd=ROOT
     )
@@ -93,13 +94,13 @@ async def test_a_stdio_server_goes_on(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_an_http_server_replies(era: str) -> None:
+async def test_an_http_server_escapes_a_lone_surrogate(era: str) -> None:
     async with http(serving(find)) as url:
         _require_escaped(await found_over(url, era))
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_fastmcp_server_replies(era: str) -> None:
+async def test_a_fastmcp_server_escapes_a_lone_surrogate(era: str) -> None:
     server = FastMCP("files")
     install_fastmcp(server, find)
     inner = server._mcp_server

@@ -1,4 +1,4 @@
-"""Synchronous steps: each call has threads of its own, and no call waits for another's."""
+"""Synchronous steps: each call has its own threads, and no call waits for another call's threads."""
 
 import threading
 
@@ -58,6 +58,6 @@ async def test_a_call_that_fills_its_threads_delays_no_other(threads: int) -> No
     assert most[1] == 5 * threads
 
 
-def test_a_step_needs_a_thread() -> None:
+def test_a_step_fails_without_a_thread() -> None:
     with pytest.raises(ValueError, match="step_threads"):
         ServerOptions(step_threads=0)

@@ -1,4 +1,4 @@
-"""A connection that ends badly is reported by the calls that it carried, and by nothing else."""
+"""Only the calls of a broken connection report that the connection broke."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ from anabranch.mcp._tool_link import Link, ToolList
 
 
 class Breaking(InMemoryTransport):
-    """A connection that fails when it is left, as one over HTTP whose reply was cut."""
+    """A connection that raises when it is closed, like one over HTTP whose reply was cut."""
 
     async def __aexit__(
         self,
@@ -25,7 +25,7 @@ class Breaking(InMemoryTransport):
         raise ConnectionResetError("cut")
 
 
-async def test_a_connection_that_ended_badly_and_is_dropped_is_not_reported() -> None:
+async def test_a_broken_connection_that_is_dropped_is_not_reported() -> None:
     reported: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     before = loop.get_exception_handler()

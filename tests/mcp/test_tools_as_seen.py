@@ -1,6 +1,6 @@
-"""How a tool looks to clients: schemas, structured values, arguments, errors.
+"""A tool as clients see it: schemas, structured values, arguments, errors.
 
-Source: contract, "The author's API"; docs/limits-and-errors.md, "Errors".
+Source: docs/limits-and-errors.md, "Errors".
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Names(RootModel[list[str]]):
 
 
 class Sized(Enum):
-    """An enum whose members have attributes, and the class annotations of them."""
+    """An enum whose members have attributes, which the class annotates."""
 
     label: str
     SMALL = "small"
@@ -122,9 +122,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("what", VALUES)
-async def test_values_cross_by_their_annotation_in_whatever_round_they_are_returned(
-    era: str, what: str
-) -> None:
+async def test_values_follow_their_annotation_in_every_round(era: str, what: str) -> None:
     annotation, value, expected = VALUES[what]
     answers = Answers(lambda _: accept(ok=True))
     async with connected(serving(returning(annotation, value)), era, answers) as client:
@@ -178,7 +176,7 @@ PICTURES = FastImage(data=PNG, format="png"), SdkImage(data=PNG, format="png")
 @pytest.mark.parametrize("host", [created, on_fastmcp])
 @pytest.mark.parametrize("picture", PICTURES, ids=["of FastMCP", "of the SDK"])
 @pytest.mark.parametrize("annotated", [True, False])
-async def test_a_picture_is_a_picture_on_every_host(
+async def test_every_host_returns_a_picture_as_an_image_block(
     picture: Any, host: Any, annotated: bool
 ) -> None:
     kind: Any = type(picture)
@@ -221,7 +219,7 @@ BAD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("how", BAD)
-async def test_bad_arguments_get_the_message_of_every_other_edge(era: str, how: str) -> None:
+async def test_bad_arguments_get_the_same_message_on_every_edge(era: str, how: str) -> None:
     with pytest.raises(InvalidArgumentsError) as direct:
         await run_tool(draw, BAD[how])
     async with connected(serving(draw), era) as client:
@@ -230,7 +228,7 @@ async def test_bad_arguments_get_the_message_of_every_other_edge(era: str, how: 
     assert text_of(result) == f"Error executing tool draw: {direct.value}"
 
 
-# -- what callers see of errors -----------------------------------------------------------
+# -- errors that callers receive ----------------------------------------------------------------
 
 
 def leak() -> str:
@@ -239,7 +237,7 @@ def leak() -> str:
 
 @tool
 async def failing(ctx: BranchContext, how: str) -> str:
-    """Fail as asked, in the second round."""
+    """Fail in the requested way, in the second round."""
     await ctx.elicit(Ok, "Now?")
     if how == "foreign":
         raise OSError("password: hunter2")
@@ -301,10 +299,10 @@ async def test_an_mcp_error_that_a_tool_raises_on_purpose_reaches_the_caller(era
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("transport", ["memory", "http"])
-async def test_a_tool_that_cancels_itself_fails_alone(
+async def test_a_tool_that_cancels_itself_ends_no_other_call(
     era: str, transport: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else its cancellation would reach the SDK, and end the connection with all calls on it."""
+    """Otherwise the cancellation would reach the SDK, and end the connection with all its calls."""
     undone: list[str] = []
 
     @tool

@@ -1,4 +1,4 @@
-"""What a tool returns may miss its output schema, or be no finite JSON: its caller reads why."""
+"""A result that breaks its output schema, or is no finite JSON: the caller receives the reason."""
 
 from typing import Any
 
@@ -25,13 +25,13 @@ class Seat(BaseModel):
 
 @tool
 async def wrong(_: BranchContext) -> Seat:
-    """Return another thing than is promised."""
+    """Return another type than the annotation promises."""
     return {"row": "password=hunter2"}  # type: ignore[return-value]
 
 
 @tool
 async def endless(_: BranchContext, depth: int) -> list[Any]:
-    """Return lists in lists, or one list in itself."""
+    """Return deeply nested lists, or a list that contains itself."""
     outermost: list[Any] = []
     inner = outermost
     for _number in range(depth):
@@ -44,7 +44,7 @@ async def endless(_: BranchContext, depth: int) -> list[Any]:
 
 @tool
 async def unmeasured(_: BranchContext) -> dict[str, float]:
-    """Return a number that JSON lacks."""
+    """Return a number that JSON cannot express."""
     return {"mean": float("nan")}
 
 
@@ -77,7 +77,7 @@ def server() -> MCPServer[Any]:
 
 @pytest.mark.parametrize(("name", "arguments", "words"), CASES)
 @pytest.mark.parametrize("mode", [MODERN, HANDSHAKE])
-async def test_the_caller_reads_why(
+async def test_a_caller_gets_the_reason_for_an_unfit_result(
     mode: Any, name: str, arguments: dict[str, Any], words: str
 ) -> None:
     async with Client(server(), mode=mode) as client:
@@ -86,7 +86,7 @@ async def test_the_caller_reads_why(
 
 
 @pytest.mark.parametrize(("name", "arguments", "words"), CASES)
-async def test_so_does_the_caller_of_a_saga(
+async def test_a_saga_caller_gets_the_reason_for_an_unfit_result(
     name: str, arguments: dict[str, Any], words: str
 ) -> None:
     async with Client(server(), mode=MODERN) as client:
@@ -94,7 +94,7 @@ async def test_so_does_the_caller_of_a_saga(
 
 
 @pytest.mark.parametrize(("name", "arguments", "words"), CASES)
-async def test_so_does_the_caller_of_a_fastmcp_server(
+async def test_a_fastmcp_caller_gets_the_reason_for_an_unfit_result(
     name: str, arguments: dict[str, Any], words: str
 ) -> None:
     host = FastMCP("unfit")

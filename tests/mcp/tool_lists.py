@@ -1,4 +1,4 @@
-"""The list of a server's tools that a connection reads: its bound, and its next reading."""
+"""The list of a server's tools that a connection reads: its maximum, and how to wait for a new reading."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from anabranch.mcp import _tool_link
 
 
 def offer_at_most(number: int, patch: pytest.MonkeyPatch) -> None:
-    """Let connections offer only the first tools of a server."""
+    """Limit connections to the first tools of a server."""
     patch.setattr(_tool_link, "MOST_TOOLS", number)
 
 

@@ -1,7 +1,6 @@
-"""The tool that is called over every transport, here and in another process.
+"""The tool that tests call over every transport, in this process and in another.
 
-It does everything that a tool can do, and writes its effects to a file, so that they can be
-counted from outside.
+The tool uses every feature, and writes its effects to a file, so that a test can count them.
 """
 
 from pathlib import Path
@@ -22,7 +21,7 @@ class Confirm(BaseModel):
 
 
 class Report(BaseModel):
-    """What a journey was like."""
+    """The result of a journey."""
 
     who: str
     cards: list[int]
@@ -35,7 +34,7 @@ CONFIRM = Elicitation("confirm", Confirm)
 
 
 def do(effects: Path, what: str) -> str:
-    """An effect: one more line in a file."""
+    """Make an effect: append one line to a file."""
     with effects.open("a") as file:
         file.write(f"{what}\n")
     return what.upper()
@@ -80,7 +79,7 @@ def journey(effects: Path) -> Tool[Report]:
 
 
 def traveller() -> Answers:
-    """Somebody who picks 3 on the left, and on the right first 30, then 4; and goes."""
+    """Return answers: 3 on the left; 30, then 4 on the right; and consent."""
 
     def answer(params: object) -> object:
         message: str = getattr(params, "message", "")

@@ -1,4 +1,4 @@
-"""Pauses of our saga client before it repeats a request."""
+"""The pauses of our saga client before it repeats a request."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""Saga methods as a client sends them, and what comes back, byte for byte but for the envelope.
+"""Saga methods as a client sends them, and the replies byte for byte, without the envelope.
 
-The ways to reach a server by them, and a person who answers steps.
+The module also has the ways to reach a server, and a user who answers steps.
 """
 
 import sys
@@ -51,7 +51,7 @@ class _Result(types.Result):
 
 
 async def raw(client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Send a request as it is; return the result as it came, without what the SDK stamps."""
+    """Send a request unchanged; return the result as received, without the fields that the SDK adds."""
     request = _Request(method=method, params=params)
     result = await client.session.send_request(request, _Result)
     found = result.model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -65,7 +65,7 @@ async def call_saga(client: Client, name: str, arguments: dict[str, Any]) -> dic
 
 
 async def resume_saga(client: Client, token: str, *steps: dict[str, Any]) -> dict[str, Any]:
-    """Go on with a saga; ``steps`` are all that are completed."""
+    """Resume a saga; ``steps`` are all completed steps."""
     params = {"sagaToken": token, "completedSteps": list(steps)}
     return await raw(client, "tools/resumeSaga", params)
 
@@ -83,7 +83,7 @@ REFUSED: Final = types.ErrorData(
 
 
 def accepted(step_id: str, **content: Any) -> dict[str, Any]:
-    """A step that the person has completed."""
+    """A step that the user has completed."""
     return {"stepId": step_id, "result": {"action": "accept", "content": content}}
 
 
@@ -94,12 +94,12 @@ def said(step_id: str, text: str) -> dict[str, Any]:
 
 
 def failed(step_id: str, message: str = "not today", code: int = -32001) -> dict[str, Any]:
-    """A step that could not be completed."""
+    """A step that the client could not complete."""
     return {"stepId": step_id, "error": {"code": code, "message": message}}
 
 
 def text_in(result: Mapping[str, Any]) -> str:
-    """The text of a result, which must be one block."""
+    """Return the text of a result, which must be one block."""
     (block,) = result["content"]
     text: str = block["text"]
     return text
@@ -116,7 +116,7 @@ WAYS: Final = [
 async def reached(
     way: tuple[str, str], server: MCPServer[Any], target: Path, answers: Answers | None = None
 ) -> AsyncGenerator[Client]:
-    """A client of ``server``; over stdio, of the process that serves ``target``."""
+    """Connect a client to ``server``; over stdio, to a process that serves ``target``."""
     transport, era = way
     if transport == "memory":
         async with connected(server, era, answers) as client:
@@ -135,7 +135,7 @@ async def reached(
 
 @contextmanager
 def signed_in(who: str) -> Generator[None]:
-    """Be ``who``, as the SDK's middleware would have it, for connections made from here on."""
+    """Sign in as ``who``, as the SDK's middleware would, for connections that start inside."""
     user = AuthenticatedUser(AccessToken(token="t", client_id=who, scopes=[]))
     before = auth_context_var.set(user)
     try:
@@ -146,7 +146,7 @@ def signed_in(who: str) -> Generator[None]:
 
 @dataclass
 class Person:
-    """Answers by a function of the step's id and the message, and remembers what happened."""
+    """Answers by a function of the step's id and the message, and records questions and notices."""
 
     answer: Callable[[str, str], Any]
     capabilities: Capabilities = field(default_factory=Capabilities)

@@ -1,7 +1,7 @@
-"""Forged tokens, states and answers: none is taken, none crashes, none learns why.
+"""Forged tokens, states and answers: the server accepts none, survives all, and gives no reason.
 
-Source: law 7. Honest chains are played first; then every attack is made of what they were sent,
-and of what another tool, another server and another key have sealed.
+The test plays honest calls first. Then it makes every attack from their messages, and from states
+that another tool, another server and another key have sealed.
 """
 
 import base64
@@ -55,7 +55,7 @@ def target(effects: list[str], name: str = "pay") -> Tool[int]:
 
 
 def turns(name: str) -> list[list[Params]]:
-    """The honest answers, turn by turn."""
+    """Return the honest answers, turn by turn."""
     return [
         [accepted(f"{name}/elicit.1", n=1)],
         [accepted(f"{name}/elicit.2", n=2), said(f"{name}/sample.1", "Yes.")],
@@ -65,19 +65,19 @@ def turns(name: str) -> list[list[Params]]:
 
 @dataclass
 class Sent:
-    """What honest clients have sent, and what they got: method, parameters, reply."""
+    """The messages of honest clients and the server's replies: method, parameters, reply."""
 
     requests: list[tuple[str, Params, Params]] = field(
         default_factory=list[tuple[str, Params, Params]]
     )
 
     def of(self, method: str) -> list[tuple[Params, Params]]:
-        """Those that carry a token or a state."""
+        """Return the messages that carry a token or a state."""
         sealed = {"sagaToken", "requestState"}
         return [(p, r) for m, p, r in self.requests if m == method and sealed & p.keys()]
 
     def sealed(self) -> list[str]:
-        """All tokens and states."""
+        """Return all tokens and states."""
         return [
             text
             for _, _, reply in self.requests
@@ -108,7 +108,7 @@ async def play(client: Client, name: str, amount: int, sent: Sent) -> None:
 
 
 class Attacker:
-    """Makes attacks of what was sent to this server, and of what others have sealed."""
+    """Makes attacks from messages to this server, and from states that others have sealed."""
 
     def __init__(self, chance: random.Random, here: Sent, elsewhere: Sent, *, keeps: bool) -> None:
         self.chance = chance
@@ -118,7 +118,7 @@ class Attacker:
         self.known = {*self.mine, *elsewhere.sealed()}
         self.foreign = elsewhere.sealed()
         self.tokens = {params["sagaToken"] for params, _ in self.resumes}
-        # A turn that is repeated is harmless where it is known that it is one.
+        # A repeated turn does no harm where the server recognises the repetition.
         self.kinds: list[Callable[[], Attack]] = [self.forged] * 5 + [self.answered] * 4
         self.kinds += [self.misused] * 2 + ([self.replayed, self.otherwise] if keeps else [])
 
@@ -127,11 +127,11 @@ class Attacker:
         return self.chance.choice(self.kinds)()
 
     def forged(self) -> Attack:
-        """Something that was not sealed, or sealed by someone else."""
+        """Return a state that was not sealed, or that another key sealed."""
         return self._with(self._forgery())
 
     def misused(self) -> Attack:
-        """What was sealed here, for something else: a token as a state, another tool's state."""
+        """Return a state sealed here for another use: a token as a state, or another tool's state."""
         if self.chance.random() < 0.4:
             states = [text for text in self.mine if text not in self.tokens]
             params, _ = self.chance.choice(self.resumes)
@@ -145,7 +145,7 @@ class Attacker:
         return CALL, {**params, "requestState": state}, STATE_REFUSED
 
     def answered(self) -> Attack:
-        """A good token, and steps that no one has completed so."""
+        """Return a valid token with steps that no user has completed in this way."""
         params, _ = self.chance.choice(self.resumes)
         steps = [dict(step) for step in params["completedSteps"]]
         open_ids = {step["stepId"] for turn in turns(self._tool(steps)) for step in turn}
@@ -165,7 +165,7 @@ class Attacker:
                 steps[index] = {**steps[index], "error": {"code": 1, "message": "both"}}
             case 5:
                 steps[index]["stepId"] = self.chance.choice(later)
-            case _:  # history: all but the last turn's steps are settled
+            case _:  # history: the steps of all turns but the last are final
                 settled = self._settled(steps)
                 if not settled:
                     return self.forged()
@@ -175,13 +175,13 @@ class Attacker:
         return RESUME, {**params, "completedSteps": steps}, wanted
 
     def replayed(self) -> Attack:
-        """A turn that was sent before, as it was."""
+        """Return an earlier message unchanged."""
         method = self.chance.choice([RESUME, CALL])
         params, reply = self.chance.choice(self.resumes if method == RESUME else self.rounds)
         return method, params, reply
 
     def otherwise(self) -> Attack:
-        """A turn that was sent before, answered in another way that would do."""
+        """Return an earlier turn with a different, valid answer."""
         params, _ = self.chance.choice(self.resumes)
         steps = list(params["completedSteps"])
         steps[-1] = failed(steps[-1]["stepId"], str(self.chance.random()))
@@ -245,7 +245,7 @@ class Attacker:
         return self.chance.choice([form for form in forms if form != step])
 
     def _settled(self, steps: list[Params]) -> int:
-        """How many of ``steps`` belong to turns before the last."""
+        """Return how many of ``steps`` belong to turns before the last."""
         count = 0
         for turn in turns(self._tool(steps)):
             if count + len(turn) >= len(steps):
@@ -268,7 +268,7 @@ class Attacker:
 
 
 def _flipped(sealed: str, chance: random.Random) -> str:
-    """Return it with one bit of its bytes changed."""
+    """Return the sealed text with one bit flipped."""
     body = sealed.removeprefix("v1.")
     inside = bytearray(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     inside[chance.randrange(len(inside))] ^= 1 << chance.randrange(8)
@@ -276,7 +276,7 @@ def _flipped(sealed: str, chance: random.Random) -> str:
 
 
 def fits(outcome: Any, wanted: Any) -> bool:
-    """Whether an attack has got what it should: no more, no less, and no reason."""
+    """Return whether the reply to an attack is the expected refusal or result, and names no reason."""
     if isinstance(wanted, str):
         error = isinstance(outcome, types.ErrorData) and outcome.code == types.INVALID_PARAMS
         return error and outcome.message.startswith(wanted)
@@ -286,14 +286,14 @@ def fits(outcome: Any, wanted: Any) -> bool:
 
 
 def _spelled(reply: Any) -> str:
-    """A reply, byte for byte but for the state: the SDK seals it afresh each time."""
+    """Return a reply without its state, which the SDK seals afresh each time."""
     if isinstance(reply, types.ErrorData):
         return str(reply)
     return json.dumps({**reply, "requestState": ""})
 
 
 @pytest.mark.parametrize("store", [None, "memory:"])
-async def test_no_attack_gets_anywhere(store: str | None) -> None:
+async def test_every_attack_gets_the_expected_refusal(store: str | None) -> None:
     effects: list[str] = []
     here, elsewhere = Sent(), Sent()
     tools = [target(effects), target(effects, "other")]

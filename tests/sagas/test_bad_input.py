@@ -1,6 +1,6 @@
-"""Parameters that do not fit: an error that begins with the name of the field.
+"""Invalid parameters: the error begins with the name of the field.
 
-Source: chosen; the proposal says nothing of errors.
+The saga proposal does not specify errors.
 """
 
 import sys
@@ -26,7 +26,7 @@ ran: list[str] = []
 
 @tool
 async def ask(ctx: BranchContext, data: Any = None) -> str:
-    """Ask the person and the model."""
+    """Ask the user and the model."""
     ran.append("ask")
     form, _ = await ctx.gather(ctx.elicit(Number, "?"), ctx.sample("?"))
     return form.action
@@ -98,7 +98,7 @@ async def test_input_just_within_bounds_is_taken(client: Client) -> None:
 
 @pytest.mark.parametrize("part", [7, "text", [], {}, {"a": [1]}, None], ids=str)
 def test_no_python_runs_for_each_part_of_a_large_value(part: Any) -> None:
-    """Law 9: millions of parts would hold up every other call for seconds."""
+    """A check that runs Python for each of a million parts would delay every other call for seconds."""
 
     def calls(parts: int) -> int:
         made = 0
@@ -233,13 +233,13 @@ async def test_resume_saga_names_the_field_that_is_wrong(client: Client, case: s
     assert len(error.message) < 250
     assert error.data == {"field": words.partition(":")[0]}
     assert ran == []
-    # And nothing is lost by it.
+    # The refusals have changed nothing: the saga can continue.
     done = await resume_saga(client, token, GOOD, SAMPLE)
     assert done == {"content": [{"type": "text", "text": "accept"}]}
 
 
 async def test_unknown_fields_are_ignored(client: Client) -> None:
-    """As the protocol has it for requests."""
+    """The protocol makes receivers ignore unknown fields of requests."""
     one = await raw(client, "tools/callSaga", {"name": "ask", "arguments": {}, "more": nested(70)})
     params = {
         "sagaToken": one["sagaToken"],

@@ -1,6 +1,6 @@
-"""``tools/callSaga`` of tools that are the host's own: the SDK's, FastMCP's, mounted and proxied ones.
+"""``tools/callSaga`` for the host's own tools: the SDK's, FastMCP's, mounted and proxied tools.
 
-Chosen: it reaches every tool that ``tools/list`` shows. One that is not ours is one round.
+The method reaches every tool that ``tools/list`` shows. A tool of another kind runs in one round.
 """
 
 from typing import Annotated, Any
@@ -28,7 +28,7 @@ async def whether() -> Elicit[Ok]:
 
 
 def theirs() -> MCPServer[Any]:
-    """A server with tools of its own, ours, and the saga methods."""
+    """Return a server with its own tools, our tools, and the saga methods."""
     server: MCPServer[Any] = MCPServer("theirs", log_level="CRITICAL")
 
     @server.tool()
@@ -52,7 +52,7 @@ def theirs() -> MCPServer[Any]:
 
     @server.tool()
     async def shows(context: Context[Any, Any]) -> list[Any]:
-        """Return what a request that goes on would carry."""
+        """Return the request state and the answers that a resumed request carries."""
         return [context.request_state, context.input_responses]
 
     install(server, ask, keys=[KEY])
@@ -60,7 +60,7 @@ def theirs() -> MCPServer[Any]:
 
 
 def fast() -> FastMCP[Any]:
-    """A FastMCP server with tools of its own and ours."""
+    """Return a FastMCP server with its own tools and our tools."""
     server: FastMCP[Any] = FastMCP("fast")
 
     @server.tool
@@ -82,7 +82,7 @@ def alone() -> Any:
 
 
 def under(name: str) -> Any:
-    """A server on which another one is mounted, as ``name``."""
+    """Return a server that mounts another server as ``name``."""
     outer: FastMCP[Any] = FastMCP("outer")
     outer.mount(fast(), namespace=name)
     outer.add_extension(fastmcp_sagas(keys=[KEY]))
@@ -107,7 +107,7 @@ OURS = [host for host in HOSTS if host != "proxied"]
 
 @ERA
 @pytest.mark.parametrize("host", HOSTS)
-async def test_a_tool_of_the_hosts_own_is_a_saga_of_one_round(host: str, era: str) -> None:
+async def test_a_tool_of_the_host_is_a_saga_of_one_round(host: str, era: str) -> None:
     make, prefix = HOSTS[host]
     arguments = {"a": 1, "b": 2}
     async with connected(make(), era, Answers()) as client:
@@ -124,7 +124,7 @@ async def test_a_tool_of_the_hosts_own_is_a_saga_of_one_round(host: str, era: st
 
 @ERA
 @pytest.mark.parametrize("host", OURS)
-async def test_ours_ask_by_steps_wherever_the_host_has_them(host: str, era: str) -> None:
+async def test_our_tools_ask_by_steps_even_when_mounted(host: str, era: str) -> None:
     make, prefix = HOSTS[host]
     async with connected(make(), era, Answers()) as client:
         first = await call_saga(client, f"{prefix}ask", {"what": "that"})
@@ -135,8 +135,8 @@ async def test_ours_ask_by_steps_wherever_the_host_has_them(host: str, era: str)
 
 
 @pytest.mark.parametrize("host", OURS)
-async def test_a_tool_that_asks_by_the_hosts_own_means_asks_as_in_tools_call(host: str) -> None:
-    """In the handshake era by a request; on 2026-07-28 the host refuses."""
+async def test_a_tool_that_asks_through_the_host_asks_as_in_tools_call(host: str) -> None:
+    """In the handshake era the tool asks by a request; on 2026-07-28 the host refuses."""
     make, prefix = HOSTS[host]
     answers = Answers(lambda _: accept(ok=True))
     async with connected(make(), HANDSHAKE, answers) as client:
@@ -158,7 +158,7 @@ async def said(client: Any, method: str, params: dict[str, Any]) -> str:
         return error.error.message
 
 
-async def test_a_tool_that_suspends_by_the_hosts_own_means_is_refused_with_a_remedy() -> None:
+async def test_a_tool_that_suspends_through_the_host_is_refused_with_a_remedy() -> None:
     async with connected(theirs(), MODERN, Answers(lambda _: accept(ok=True))) as client:
         with pytest.raises(MCPError) as refused:
             await call_saga(client, "resolves", {})
@@ -171,8 +171,8 @@ async def test_a_tool_that_suspends_by_the_hosts_own_means_is_refused_with_a_rem
 
 
 @ERA
-async def test_no_state_of_the_clients_own_reaches_a_tool(era: str) -> None:
-    """Law 7: nothing has unsealed it."""
+async def test_no_state_that_a_client_made_reaches_a_tool(era: str) -> None:
+    """No server has sealed the state, so no tool may read it."""
     forged = {
         "requestState": "I am the server's",
         "inputResponses": {"a": {"action": "accept", "content": {"ok": True}}},
@@ -183,7 +183,7 @@ async def test_no_state_of_the_clients_own_reaches_a_tool(era: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["mounted", "proxied"])
-async def test_no_state_of_the_clients_own_reaches_ours_below(host: str) -> None:
+async def test_no_state_that_a_client_made_reaches_a_mounted_tool(host: str) -> None:
     make, _ = HOSTS[host]
     async with connected(make(), MODERN, Answers(lambda _: accept(ok=True))) as client:
         params = {"name": "add", "arguments": {"a": 1, "b": 2}, "requestState": "forged"}
@@ -191,7 +191,7 @@ async def test_no_state_of_the_clients_own_reaches_ours_below(host: str) -> None
 
 
 @ERA
-async def test_a_text_that_is_not_utf_8_harms_no_one(era: str) -> None:
+async def test_a_text_that_is_not_utf_8_is_escaped(era: str) -> None:
     async with connected(theirs(), era, Answers()) as client:
         assert text_in(await call_saga(client, "file", {})) == "caf\\udce9"
 
@@ -208,7 +208,7 @@ async def test_a_tool_that_was_removed_is_not_called(era: str) -> None:
             await resume_saga(client, first["sagaToken"], accepted("ask/elicit.1", ok=True))
 
 
-async def test_without_sagas_fastmcp_lists_no_such_extension() -> None:
+async def test_fastmcp_lists_no_saga_extension_without_sagas() -> None:
     for sagas in (True, False):
         server: FastMCP[Any] = FastMCP("fast")
         install_fastmcp(server, ask, store="memory:", sagas=sagas)

@@ -1,4 +1,4 @@
-"""``SagaClient`` against real servers: ours, and some that are not."""
+"""``SagaClient`` against real servers: ours, and servers of other projects."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from tests.sagas.harness import WAYS, Number, Person, reached
 
 
 def always(value: Any) -> Person:
-    """Somebody with one answer to everything."""
+    """Return a user who gives one answer to every question."""
 
     def answer(step_id: str, message: str) -> Any:
         return value
@@ -30,7 +30,7 @@ def always(value: Any) -> Person:
 
 
 def no_one() -> Person:
-    """Somebody who is never asked."""
+    """Return a user for a call that asks no questions."""
     return always(None)
 
 
@@ -46,8 +46,8 @@ IN_PROCESS = [way for way in WAYS if way[0] != "stdio"]
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_everything_a_tool_can_do_works(era: str, tmp_path: Any) -> None:
-    """Branches, questions at once, effects, a form that is asked again, progress."""
+async def test_a_saga_client_completes_a_tool_with_every_feature(era: str, tmp_path: Any) -> None:
+    """The tool uses branches, simultaneous questions, effects, a repeated form and progress."""
 
     def answer(_: str, message: str) -> Any:
         if message.endswith("which card?"):
@@ -73,8 +73,8 @@ async def test_log_messages_arrive_where_the_connection_sends_them() -> None:
     assert person.notices == [("info", "Deployment of v requested")]
 
 
-async def test_all_steps_of_a_turn_are_open_at_once() -> None:
-    """None is answered before the last has been asked."""
+async def test_all_steps_of_a_turn_are_open_at_the_same_time() -> None:
+    """No question is answered before the user has seen the last one."""
 
     @tool(name="t")
     async def body(ctx: BranchContext) -> list[str]:
@@ -98,7 +98,7 @@ async def test_all_steps_of_a_turn_are_open_at_once() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("what", ["sample", "elicit"])
-async def test_a_step_that_is_refused_is_completed_with_the_error(era: str, what: str) -> None:
+async def test_a_refused_step_is_completed_with_its_error(era: str, what: str) -> None:
     @tool(name="t")
     async def body(ctx: BranchContext) -> str:
         try:
@@ -119,7 +119,7 @@ async def test_another_exception_of_the_answerer_ends_the_call() -> None:
     def answer(step_id: str, message: str) -> Any:
         raise KeyError("a bug")
 
-    with pytest.raises(KeyError):  # out of its group, as `connected` does
+    with pytest.raises(KeyError):  # raised without its exception group, as `connected` does
         await call(serving(body), Person(answer))
 
 
@@ -139,7 +139,7 @@ async def counting(ctx: BranchContext) -> str:
     return "done"
 
 
-async def test_a_call_that_asks_in_too_many_turns_is_given_up() -> None:
+async def test_a_saga_client_gives_up_after_too_many_turns() -> None:
     person = always({"n": 1})
     assert text_of(await call(serving(counting), person, "counting", max_rounds=3)) == "done"
     with pytest.raises(SagaRoundsExceededError, match="in more than 2 turns") as raised:
@@ -148,7 +148,7 @@ async def test_a_call_that_asks_in_too_many_turns_is_given_up() -> None:
 
 
 async def test_a_saga_can_be_resumed_from_its_last_turn() -> None:
-    """By another client, on another server with the same keys."""
+    """Another client resumes the saga on another server with the same keys."""
     turns: list[Turn] = []
     person = always({"n": 1})
     with pytest.raises(SagaRoundsExceededError):
@@ -172,7 +172,7 @@ async def test_a_server_without_sagas_is_reported_in_one_sentence(way: tuple[str
 
 
 class OfTheFirstVersion(Extension):
-    """The SDK's 1.x has one error for a method that it does not know."""
+    """The SDK's 1.x has one error for every unknown method."""
 
     identifier = "com.example/first"
 
@@ -188,13 +188,13 @@ async def test_an_old_server_without_sagas_is_reported_in_the_same_sentence() ->
         await call(MCPServer("old", extensions=[OfTheFirstVersion()]), no_one())
 
 
-async def test_another_error_passes_as_it_is() -> None:
+async def test_an_unrelated_error_passes_unchanged() -> None:
     with pytest.raises(MCPError, match="name: there is no tool 'nothing'"):
         await call(serving(), no_one(), "nothing")
 
 
 class Odd(Extension):
-    """A server of another make: replies with what it is given."""
+    """A server of another project, which replies with a given result."""
 
     identifier = "com.example/odd"
 
@@ -232,7 +232,7 @@ FORM: dict[str, Any] = {"message": "?", "requestedSchema": {"type": "object", "p
         {},
     ],
 )
-async def test_a_reply_that_is_neither_is_refused(reply: dict[str, Any]) -> None:
+async def test_a_reply_that_is_neither_result_nor_turn_is_refused(reply: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         await call(MCPServer("odd", extensions=[Odd(reply)]), no_one())
 

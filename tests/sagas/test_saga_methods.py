@@ -1,4 +1,4 @@
-"""``tools/callSaga`` and ``tools/resumeSaga``: their shapes, over every way they can be reached.
+"""``tools/callSaga`` and ``tools/resumeSaga``: their messages, over every connection.
 
 Source: the proposal's six messages, field for field, with its own names and words.
 """
@@ -24,8 +24,8 @@ async def client(request: pytest.FixtureRequest) -> AsyncGenerator[Client]:
         yield connection
 
 
-async def test_the_six_messages_are_those_of_the_proposal(client: Client) -> None:
-    """Required: messages 1 to 6, over everything that carries requests from client to server."""
+async def test_the_six_messages_match_the_proposal(client: Client) -> None:
+    """The test sends messages 1 to 6 over every transport that carries requests from client to server."""
     one = {"name": "deploy", "arguments": {"version": "value"}}
     two = await raw(client, "tools/callSaga", one)
     first = two.pop("sagaToken")
@@ -41,7 +41,7 @@ async def test_the_six_messages_are_those_of_the_proposal(client: Client) -> Non
 
 
 async def test_the_order_of_completed_steps_does_not_matter() -> None:
-    """Chosen: a step is known by its id."""
+    """The server recognises a step by its id."""
     server = create_server("deployer", [deploy], keys=[KEY])
     async with connected(server, MODERN, Answers()) as connection:
         one = await call_saga(connection, "deploy", {"version": "value"})
@@ -50,7 +50,7 @@ async def test_the_order_of_completed_steps_does_not_matter() -> None:
 
 
 async def test_arguments_may_be_left_out() -> None:
-    """Required: they are optional. What is missing then is reported as by ``tools/call``."""
+    """Arguments are optional; the error for a missing argument is the error of ``tools/call``."""
     server = create_server("deployer", [deploy], keys=[KEY])
     async with connected(server, MODERN, Answers()) as connection:
         result = await raw(connection, "tools/callSaga", {"name": "deploy"})
@@ -59,7 +59,7 @@ async def test_arguments_may_be_left_out() -> None:
 
 
 @pytest.mark.long
-async def test_a_server_can_be_started_without_them() -> None:
+async def test_a_server_can_be_started_without_saga_methods() -> None:
     command = ["-m", "anabranch", "serve", str(ROOT / "examples" / "deploy.py"), "--no-sagas"]
     process = StdioServerParameters(command=sys.executable, args=command, cwd=ROOT)
     async with connected(process, MODERN, Answers()) as connection:

@@ -1,4 +1,4 @@
-"""What a tool sees of its client's steps, and what a client sees of the tool."""
+"""The tool's view of its client's steps, and the client's view of the tool."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -32,7 +32,7 @@ def era(request: pytest.FixtureRequest) -> str:
 
 
 async def run(body: Any, era: str, *turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Call ``body`` as a saga and complete steps turn by turn; returns all replies."""
+    """Call ``body`` as a saga and complete steps turn by turn; return all replies."""
     async with connected(serving(tool(name="t")(body)), era, Answers()) as client:
         replies = [await call_saga(client, "t", {})]
         completed: list[dict[str, Any]] = []
@@ -42,8 +42,8 @@ async def run(body: Any, era: str, *turns: list[dict[str, Any]]) -> list[dict[st
     return replies
 
 
-async def test_questions_asked_at_once_are_the_steps_of_one_turn(era: str) -> None:
-    """Required: ``steps`` holds one or more."""
+async def test_simultaneous_questions_are_the_steps_of_one_turn(era: str) -> None:
+    """``steps`` holds one or more questions."""
 
     async def body(ctx: BranchContext) -> list[Any]:
         form, reply, address = await ctx.gather(
@@ -78,7 +78,7 @@ async def test_a_step_has_the_parameters_of_the_model(era: str) -> None:
     assert last["content"][0]["text"] == "So."
 
 
-async def test_the_context_of_a_form_goes_where_no_client_prints_it(era: str) -> None:
+async def test_the_context_of_a_form_is_not_part_of_the_printed_message(era: str) -> None:
     async def body(ctx: BranchContext) -> str:
         return (await ctx.elicit(Number, "How many?", context={"free": [1, "caf\udce9"]})).action
 
@@ -104,7 +104,7 @@ async def test_the_context_of_a_form_goes_where_no_client_prints_it(era: str) ->
 async def test_a_steps_error_is_raised_on_the_line_that_asked_and_can_be_caught(
     era: str, step: str
 ) -> None:
-    """Chosen: what the proposal calls a step that failed on the client side."""
+    """The proposal lets a step fail on the client side."""
 
     async def body(ctx: BranchContext) -> str:
         try:
@@ -119,13 +119,13 @@ async def test_a_steps_error_is_raised_on_the_line_that_asked_and_can_be_caught(
 
 
 async def test_the_data_of_an_error_arrives_with_it(era: str) -> None:
-    """Required: an error may have ``data``."""
+    """An error may have ``data``."""
 
     async def body(ctx: BranchContext) -> Any:
         try:
             await ctx.sample("?")
         except StepFailed as problem:
-            await ctx.elicit(Number, "And now?")  # what was recorded is raised again
+            await ctx.elicit(Number, "And now?")  # the replay raises the recorded error again
             return problem.data
         return "no error"
 
@@ -138,7 +138,7 @@ async def test_the_data_of_an_error_arrives_with_it(era: str) -> None:
 
 @pytest.mark.parametrize("how", ["form", "page"])
 async def test_a_refusal_by_an_error_has_declined(era: str, how: str) -> None:
-    """Required: "the user rejected the elicitation" is an error; -1 is the protocol's code for it."""
+    """The proposal sends "the user rejected the elicitation" as an error with code -1."""
 
     async def body(ctx: BranchContext) -> str:
         if how == "page":
@@ -150,7 +150,7 @@ async def test_a_refusal_by_an_error_has_declined(era: str, how: str) -> None:
     assert text_in(last) == "decline"
 
 
-async def test_a_refused_sample_of_the_user_is_read_as_one(era: str) -> None:
+async def test_a_sample_that_the_user_refused_raises_the_refusal(era: str) -> None:
     async def body(ctx: BranchContext) -> str:
         try:
             return (await ctx.sample("?")).text
@@ -165,7 +165,7 @@ async def test_a_refused_sample_of_the_user_is_read_as_one(era: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_turning_a_question_down_is_an_answer(era: str, action: str) -> None:
+async def test_a_declined_question_is_an_answer(era: str, action: str) -> None:
     async def body(ctx: BranchContext) -> str:
         return (await ctx.elicit(Number, "?")).action
 
@@ -175,7 +175,7 @@ async def test_turning_a_question_down_is_an_answer(era: str, action: str) -> No
 
 @pytest.mark.parametrize("code", [-32042, types.METHOD_NOT_FOUND, types.INVALID_PARAMS])
 async def test_the_data_of_an_error_arrives_at_the_caller(era: str, code: int) -> None:
-    """Chosen: raw, and by our own client, whatever the code."""
+    """The data arrives unchanged, with any code, through raw requests and through our own client."""
 
     @tool
     async def refuses(ctx: BranchContext) -> str:
@@ -194,7 +194,7 @@ async def test_the_data_of_an_error_arrives_at_the_caller(era: str, code: int) -
 
 
 async def test_arguments_keep_their_order_from_turn_to_turn(era: str) -> None:
-    """A tool may go by it: sorted, they would be another way to go."""
+    """A tool may depend on the order: sorted arguments would make the replay differ."""
 
     @tool
     async def each(ctx: BranchContext, seats: dict[str, int]) -> list[str]:
@@ -210,7 +210,7 @@ async def test_arguments_keep_their_order_from_turn_to_turn(era: str) -> None:
 
 @pytest.fixture
 async def picky(era: str) -> AsyncGenerator[Client]:
-    """A client that declares questions and no model."""
+    """Connect a client that declares elicitation without sampling."""
 
     @tool
     async def think(ctx: BranchContext) -> str:
@@ -270,8 +270,8 @@ async def whole(ctx: BranchContext) -> types.CallToolResult:
 
 
 @pytest.mark.parametrize("body", [nothing, number, several, maybe, point, fields, image, whole])
-async def test_a_value_becomes_the_result_that_tools_call_makes_of_it(body: Any, era: str) -> None:
-    """Law 1, over sagas."""
+async def test_a_saga_returns_the_same_result_as_tools_call(body: Any, era: str) -> None:
+    """A saga returns the same result as ``tools/call``."""
     async with connected(serving(tool(name="t")(body)), era, Answers()) as client:
         called = await raw(client, "tools/call", {"name": "t", "arguments": {}})
         saga = await call_saga(client, "t", {})

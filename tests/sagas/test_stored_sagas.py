@@ -1,6 +1,6 @@
-"""Sagas of a server with a store: a turn that is repeated is not run again.
+"""Sagas of a server with a store: the server does not run a repeated turn again.
 
-Source: design, "Effects run once"; the proposal leaves retries open.
+Source: design, "Effects run once"; the saga proposal leaves retries open.
 """
 
 import json
@@ -31,7 +31,7 @@ A2 = accepted("book/elicit.2", zeta="z", alpha=2)
 def booking(effects: list[str], *, refuse: str = "") -> Tool[dict[str, int]]:
     @tool(name="book")
     async def body(ctx: BranchContext) -> dict[str, int]:
-        """Ask twice, with an effect before and after each."""
+        """Ask twice, with an effect before and after each question."""
         await ctx.step(effects.append, "one", undo=lambda _: effects.append("undo one"))
         await ctx.elicit(Form, "First?")
         await ctx.step(effects.append, "two")
@@ -56,7 +56,7 @@ def era(request: pytest.FixtureRequest) -> str:
 
 
 async def twice(client: Client, token: str, *steps: dict[str, Any]) -> dict[str, Any]:
-    """Send the same turn twice; both replies must be the same, byte for byte."""
+    """Send the same turn twice, and check that both replies are equal byte for byte."""
     first = await resume_saga(client, token, *steps)
     again = await resume_saga(client, token, *steps)
     assert json.dumps(again) == json.dumps(first)
@@ -64,7 +64,7 @@ async def twice(client: Client, token: str, *steps: dict[str, Any]) -> dict[str,
 
 
 async def test_a_repeated_turn_gets_the_same_reply_byte_for_byte(era: str) -> None:
-    """The token, and the order of a form's fields, included."""
+    """The replies have the same token and the same order of a form's fields."""
     effects: list[str] = []
     async with connected(stored("memory:", booking(effects)), era, Answers()) as client:
         one = await call_saga(client, "book", {})
@@ -77,7 +77,7 @@ async def test_a_repeated_turn_gets_the_same_reply_byte_for_byte(era: str) -> No
 
 
 @pytest.mark.parametrize("refuse", ["ToolError", "RuntimeError"])
-async def test_a_failure_is_repeated_too(
+async def test_a_repeated_turn_gets_the_same_failure(
     era: str, refuse: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     effects: list[str] = []
@@ -98,7 +98,7 @@ async def test_a_failure_is_repeated_too(
     assert effects == ["one", "two", "three", "undo one"]
 
 
-async def test_a_repeated_turn_that_failed_in_the_tools_own_way_fails_so_again(era: str) -> None:
+async def test_a_repeated_turn_gets_the_same_protocol_error(era: str) -> None:
     @tool(name="raises")
     async def raises(ctx: BranchContext) -> None:
         """Ask, then raise an error of the protocol."""
@@ -118,13 +118,13 @@ async def test_a_repeated_turn_that_failed_in_the_tools_own_way_fails_so_again(e
     assert (errors[0]["code"], errors[0]["data"]) == (-32042, {"a": 1})
 
 
-async def test_a_saga_is_not_continued_as_a_call(era: str) -> None:
-    """``continue_call`` is for calls whose chain of rounds has ended, and leaves others alone."""
+async def test_continue_call_continues_no_saga(era: str) -> None:
+    """``continue_call`` only continues calls whose chain of rounds has ended."""
     lines: list[str] = []
 
     @tool(name="tells")
     async def tells(ctx: BranchContext) -> str:
-        """Log the call's name, and ask."""
+        """Log the call's id, and ask."""
         lines.append(ctx.call_id)
         await ctx.elicit(Form, "First?")
         return "done"

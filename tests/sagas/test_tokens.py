@@ -1,6 +1,7 @@
-"""The sealed token: who may present it, for what, and how long. Every refusal sounds the same.
+"""The sealed token: who may present it, for which saga, and how long. Every refusal has one
+message.
 
-Source: design, "What a client sends is hostile"; the proposal leaves all of this open.
+Source: design, "What a client sends is hostile"; the saga proposal leaves all of this open.
 """
 
 import base64
@@ -49,7 +50,7 @@ def asking(name: str = "ask", ran: list[str] | None = None) -> Tool[str]:
 
 
 def joined(server: Any) -> Any:
-    """A connection that declares nothing."""
+    """Connect a client that declares nothing."""
     return connected(server, MODERN, Answers())
 
 
@@ -73,7 +74,7 @@ async def assert_refused(
 
 
 def changed(token: str, place: int) -> str:
-    """``token`` with another letter at ``place``."""
+    """Return ``token`` with another letter at ``place``."""
     letter = "A" if token[place] != "A" else "B"
     return token[:place] + letter + token[place + 1 :]
 
@@ -89,7 +90,7 @@ SPOILED: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("how", SPOILED)
-async def test_a_token_that_is_not_as_it_was_sealed_is_refused_before_anything_runs(
+async def test_a_changed_token_is_refused_before_anything_runs(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran: list[str] = []
@@ -100,7 +101,7 @@ async def test_a_token_that_is_not_as_it_was_sealed_is_refused_before_anything_r
     assert ran == []
 
 
-async def test_a_token_is_good_for_its_time_and_no_longer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_expires(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     async with joined(server_of(ttl=30, clock=clock)) as client:
         token = await begun(client)
@@ -108,12 +109,12 @@ async def test_a_token_is_good_for_its_time_and_no_longer(caplog: pytest.LogCapt
         again = (await resume_saga(client, token, ONE))["sagaToken"]
         clock.advance(0.5)
         await assert_refused(client, token, "expired", caplog)
-        clock.advance(29)  # counted from zero in each turn
+        clock.advance(29)  # the server counts the time from the start of each turn
         assert text_in(await resume_saga(client, again, ONE, TWO)) == "it: 3"
 
 
 @pytest.mark.parametrize(("ahead", "refused"), [(60, False), (61, True)])
-async def test_a_token_from_the_future_is_refused_but_for_clocks_that_differ_a_little(
+async def test_a_token_from_the_future_is_refused_beyond_a_small_clock_difference(
     ahead: float, refused: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     there, here = ManualClock(1000.0 + ahead), ManualClock(1000.0)
@@ -137,15 +138,17 @@ async def test_keys_rotate_while_steps_are_open(caplog: pytest.LogCaptureFixture
         assert text_in(await resume_saga(client, token, ONE, TWO)) == "it: 3"
 
 
-async def test_no_other_tool_replaces_one_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_opens_no_other_tool_when_its_tool_is_removed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with joined(server_of(asking("ask"))) as client:
         token = await begun(client)
     async with joined(server_of(asking("other"))) as client:
         await assert_refused(client, token, "there is no tool 'ask'", caplog)
 
 
-async def test_the_tool_and_its_arguments_are_the_tokens() -> None:
-    """Chosen: what a client says of them beside the token is not looked at."""
+async def test_the_token_decides_the_tool_and_its_arguments() -> None:
+    """The server ignores the names and arguments that a client sends next to the token."""
     ran: list[str] = []
     async with joined(server_of(asking(), asking("other", ran))) as client:
         params = {
@@ -173,10 +176,10 @@ async def test_a_token_belongs_to_its_caller(
             await assert_refused(client, token, "principal", caplog)
 
 
-async def test_even_the_keys_owner_cannot_pass_another_kind_of_state(
+async def test_a_sealed_state_of_another_kind_is_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A token that is sealed well, and holds what this release has not written."""
+    """The token has a valid seal, and content that this release never writes."""
     sealer = Sealer([KEY], audience="test", ttl=60, clock=ManualClock(0.0))
     async with joined(server_of(clock=ManualClock(0.0))) as client:
         for state in ("", "{}", "@x", '@["a",0,"b"]', "x [1]"):
@@ -194,8 +197,8 @@ async def test_a_sealed_text_that_holds_no_claims_is_refused(
         await assert_refused(client, token, "a saga token was refused", caplog)
 
 
-async def test_an_older_token_is_good_until_it_expires() -> None:
-    """Known: without a store a token is not single-use; the saga forks."""
+async def test_an_older_token_can_be_used_until_it_expires() -> None:
+    """Without a store a client can use a token several times, and so fork the saga."""
     async with joined(server_of()) as client:
         one = await begun(client)
         other = accepted("ask/elicit.1", n=10)

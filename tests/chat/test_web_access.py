@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from anabranch.chat import make_chat_app
 from anabranch.chat._web import requests
 from anabranch.chat._web.page_files import base
 from anabranch.errors import StoreError
 from anabranch.tree import Thread
 from tests.agents.memory import MemoryTrees
-from tests.chat.web import browsing, message, run
+from tests.chat.web import browsing, message, model, run
 
 
 async def test_a_page_of_this_machine_is_served() -> None:
@@ -147,3 +148,16 @@ async def test_one_text_is_one_host() -> None:
             for host in ("chat.example.org", "127.0.0.1", "c")
         ]
     assert statuses == [200, 421, 421]
+
+
+@pytest.mark.parametrize("host", ["https://chat.example.org", "chat.example.org:8080", "*", ""])
+def test_a_host_with_more_than_its_name_is_refused(host: str) -> None:
+    with pytest.raises(ValueError, match=r"is not the name of a host\. Write the name alone"):
+        make_chat_app(MemoryTrees(), model(), hosts=[host])
+
+
+@pytest.mark.parametrize("token", ["", " "])
+def test_an_empty_token_is_refused(token: str) -> None:
+    """Every request could present such a token, for example from an empty variable."""
+    with pytest.raises(ValueError, match="The token is empty"):
+        make_chat_app(MemoryTrees(), model(), token=token)

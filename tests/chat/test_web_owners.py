@@ -157,6 +157,31 @@ async def test_a_hook_may_answer_itself_and_must_return_a_name() -> None:
         assert (await client.get("/threads")).status_code == 401
     with pytest.raises(ValueError, match="token= or authenticate="):
         app_of(token="x", authenticate=known)
+    users: Any = {"key": "ann"}
+    with pytest.raises(TypeError, match="authenticate= takes a function of the request; it was"):
+        app_of(authenticate=users)
+
+
+async def test_a_hook_may_be_a_plain_function() -> None:
+    def user(request: Request) -> str | None:
+        return request.headers.get("x-user")
+
+    async with browsing(authenticate=user) as client:
+        assert (await client.get("/threads")).status_code == 401
+        assert (await client.get("/threads", headers=ANN)).status_code == 200
+
+
+async def test_a_hook_that_returns_no_text_is_refused() -> None:
+    def number(request: Request) -> int:
+        return 7
+
+    app = app_of(authenticate=number)
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        with pytest.raises(
+            TypeError, match=r"name of the user as a text, or None; it was given the int 7"
+        ):
+            await client.get("/threads")
 
 
 @pytest.mark.parametrize(

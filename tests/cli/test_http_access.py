@@ -64,6 +64,11 @@ def test_elsewhere_than_here_takes_the_name_by_which_it_is_reached(host: str) ->
         Endpoint("http", host, token="0123456789abcdef").check()
 
 
+def test_an_address_in_place_of_a_host_name_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"'https://t\.example' is not the name of a host\."):
+        Endpoint("http", allowed_host=["https://t.example"]).check()
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
 def test_this_machine_needs_no_name(host: str) -> None:
     assert is_loopback(host)

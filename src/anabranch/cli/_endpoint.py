@@ -131,6 +131,12 @@ class Endpoint:
                 "Over stdio, no other process can call. Give --token with --transport http."
             )
         read_tokens(self.token)
+        for name in self.allowed_host or ():
+            if "/" in name or not name.strip():
+                raise UsageError(
+                    f"--allowed-host {name!r} is not the name of a host. Write the name alone,"
+                    " without scheme and path, such as tools.example.org."
+                )
         if not 0 <= self.port < 2**16:
             raise UsageError(f"There is no port {self.port}. Choose one from 0 to 65535.")
         if self.transport == "http" and not (is_loopback(self.host) or self.allowed_host):

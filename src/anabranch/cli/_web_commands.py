@@ -86,24 +86,27 @@ def web_command(  # noqa: PLR0913 - options
     limits, parts = agent.turn.limits(), parts_of(targets, agent)
     with endpoint.listen() as listener:
         address = f"{endpoint.address(listener)}/"
-        app = make_chat_app(
-            parts.trees,
-            parts.model,
-            parts.tools,
-            limits=TurnLimits.of(limits),
-            tool_limits=of_tools(limits),
-            calls=parts.calls,
-            recorded_calls=calls,
-            memory=parts.bank if parts.memory else None,
-            token=token or made,
-            hosts=[*LOOPBACK, *allowed_host],
-            rates=None if is_loopback(host) else RateLimits(),
-            max_streams=endpoint.user_share,
-            engine=parts.engine,
-            concurrency=CONCURRENCY if parts.engine is None else None,
-            max_backlog=max_backlog,
-            code_version=parts.version,
-        )
+        try:
+            app = make_chat_app(
+                parts.trees,
+                parts.model,
+                parts.tools,
+                limits=TurnLimits.of(limits),
+                tool_limits=of_tools(limits),
+                calls=parts.calls,
+                recorded_calls=calls,
+                memory=parts.bank if parts.memory else None,
+                token=token or made,
+                hosts=[*LOOPBACK, *allowed_host],
+                rates=None if is_loopback(host) else RateLimits(),
+                max_streams=endpoint.user_share,
+                engine=parts.engine,
+                concurrency=CONCURRENCY if parts.engine is None else None,
+                max_backlog=max_backlog,
+                code_version=parts.version,
+            )
+        except ValueError as error:  # a host or a version that is none
+            raise UsageError(str(error)) from error
         serve_app(
             SharedRequests(app, endpoint.concurrency),
             listener,

@@ -7,7 +7,9 @@ A page of another site can point a host name to this machine, so ``Host`` must b
 from __future__ import annotations
 
 import hmac
+import inspect
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,7 +26,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch._aio import ThrottledWarning
 from anabranch._budget import FullShareError, Shares
+from anabranch._engine import is_async
 from anabranch.chat._web.rate_limits import RateLimits, Rates, counted_as
+from anabranch.tool import wrong_kind
 
 CALLER = "anabranch.caller"
 
@@ -73,8 +78,13 @@ def _later(why: str, seconds: int) -> HTTPException:
     return HTTPException(429, why, {"Retry-After": str(seconds)})
 
 
-Authenticate: TypeAlias = Callable[[Request], Awaitable[str | None]]
-"""Returns the name of the principal that makes a request, ``None`` for an unknown one."""
+Authenticate: TypeAlias = Callable[[Request], Awaitable[str | None] | str | None]
+"""Returns the name of the principal that makes a request, ``None`` for an unknown one.
+
+A function that is not ``async`` runs in a thread.
+"""
+
+_HOST = re.compile(r"\[[^]/]+\]|[^][/:*\s]+")
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_BODY = 4 * 2**20
@@ -130,8 +140,7 @@ class Access:
         self._authenticate = authenticate
         self._rates = Rates(rates, now=now)
         self._streams = streams
-        names = [hosts] if isinstance(hosts, str) else hosts  # one text is one name
-        self._hosts = frozenset(host.lower() for host in names)
+        self._hosts = frozenset(host.lower() for host in hosts)
         self._wrong_host = ThrottledWarning(logger)
         self._wrong_origin = ThrottledWarning(logger)
 
@@ -182,7 +191,7 @@ class Access:
         return None
 
     async def _unknown_caller(self, request: Request) -> Response | None:
-        principal = await self._authenticate(request) if self._authenticate is not None else None
+        principal = await self._principal(request)
         counted = counted_as(request, principal)
         caller = Caller(principal or None, counted, self._rates, self._streams)
         if seconds := self._rates.requests.take(caller.counted_as):
@@ -191,6 +200,16 @@ class Access:
             return _refused(401, "Sign in to use this.")
         request.scope[CALLER] = caller
         return self._without_token(request)
+
+    async def _principal(self, request: Request) -> str | None:
+        """Return the principal that ``authenticate`` names, ``None`` for an unknown one."""
+        if self._authenticate is None:
+            return None
+        if is_async(self._authenticate):
+            named: object = self._authenticate(request)
+        else:
+            named = await run_in_threadpool(self._authenticate, request)
+        return _principal_in(await named if inspect.isawaitable(named) else named)
 
     def _without_token(self, request: Request) -> Response | None:
         """Return the response without a valid token; ``?token=`` sets a cookie."""
@@ -215,6 +234,36 @@ class Access:
             return True
         pairs = [each.strip() for line in headers.getlist("cookie") for each in line.split(";")]
         return any(_equal(each, f"{COOKIE}={quote(token, safe='')}") for each in pairs)
+
+
+def require_access(token: object, authenticate: object) -> None:
+    """Check the token and the function of an application, of which it has at most one."""
+    if token is not None and not (isinstance(token, str) and token.strip()):
+        raise ValueError("The token is empty. Leave it out, or set one that is hard to guess.")
+    if authenticate is not None and not callable(authenticate):
+        raise wrong_kind("authenticate=", "a function of the request", authenticate)
+    if token is not None and authenticate is not None:
+        raise ValueError("Give token= or authenticate=, not both.")
+
+
+def _principal_in(named: object) -> str | None:
+    if isinstance(named, str | None):
+        return named
+    raise wrong_kind(
+        "authenticate=", "a function that returns the name of the user as a text, or None", named
+    )
+
+
+def read_hosts(given: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of hosts in ``given``; one text is one name."""
+    hosts = (given,) if isinstance(given, str) else tuple(given)
+    for host in hosts:
+        if _HOST.fullmatch(host) is None:
+            raise ValueError(
+                f"{host!r} is not the name of a host. Write the name alone, without scheme, port and"
+                " path, such as chat.example.org."
+            )
+    return hosts
 
 
 def _equal(given: str, secret: str) -> bool:

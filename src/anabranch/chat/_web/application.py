@@ -18,7 +18,7 @@ from anabranch._durable import CallStore, Durability
 from anabranch._health import Health, Watched
 from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits, require_parts
 from anabranch.chat._plugins.plugin import Plugin
-from anabranch.chat._web.access import LOOPBACK, Access, Authenticate
+from anabranch.chat._web.access import LOOPBACK, Access, Authenticate, read_hosts, require_access
 from anabranch.chat._web.agui_route import agui_route
 from anabranch.chat._web.calls_room import CallsRoom, RecordedCalls, rooms_route
 from anabranch.chat._web.conversations import CONCURRENCY, Conversations
@@ -79,7 +79,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             model offers. Tools of plugins also have the plugin's rules.
         token: the token that each request presents, as ``Authorization: Bearer …``, or the page
             once as ``?token=…``. Without a token, everyone who reaches the application may use it.
-        authenticate: a function that returns the principal of a request, or ``None`` to refuse the
+        authenticate: a function, async or plain, that returns the principal of a request, or ``None`` to refuse the
             request, or raises an ``HTTPException`` of Starlette to answer it. A thread belongs to
             the principal who began it, and does not exist for anybody else.
         hosts: the host names of the application, without port; by default, those of this machine.
@@ -108,12 +108,11 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
 
     Raises:
         ValueError: if ``authenticate`` comes with ``token`` or with ``recorded_calls``, a number is
-            not positive, or ``code_version`` is invalid.
+            not positive, ``token`` or a host is no such text, or ``code_version`` is invalid.
         TypeError: if ``store``, ``model``, ``capabilities`` or a tool has another type.
     """
     require_parts("make_chat_app()", store, model, capabilities)
-    if token is not None and authenticate is not None:
-        raise ValueError("Give token= or authenticate=, not both.")
+    require_access(token, authenticate)
     if recorded_calls is not None and authenticate is not None:
         raise ValueError(
             "recorded_calls= shows every user all calls: leave it out with authenticate=."
@@ -128,6 +127,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             raise ValueError(f"{name} must be at least 1, not {most}.")
     if max_streams is None and authenticate is not None:
         max_streams = 100
+    names = read_hosts(hosts)
     conversations = Conversations(
         store,
         model,
@@ -174,7 +174,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
                 Access,
                 token=token,
                 authenticate=authenticate,
-                hosts=hosts,
+                hosts=names,
                 rates=rates,
                 streams=Shares(max_streams),
                 now=now,

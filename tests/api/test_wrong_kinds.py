@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch import BranchContext, HandoffTool, run_tool, tool
+from anabranch import BranchContext, Cancelled, Elicitation, HandoffTool, run_tool, tool
 from anabranch.agents import Agent
-from anabranch.chat import Plugin, make_chat_app, make_plugin
+from anabranch.chat import ChatClient, Plugin, PluginAnswerer, make_chat_app, make_plugin
 from anabranch.mcp import as_fastmcp_tool, create_server
 from anabranch.models import as_sampler, open_model
+from anabranch.rounds import Rounds
 from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel
 
@@ -48,6 +49,17 @@ BOOK: Any = tool(book)
 ANY: Any = object()
 FUNCTION: Any = book
 CLASS: Any = Trip
+KEYS = ["0123456789abcdef0123456789abcdef"]
+FORM = Elicitation("form", Form)
+
+
+@tool(elicits=[FORM])
+async def ask(ctx: BranchContext) -> str:
+    return str(await ctx.elicit(FORM, "Well?"))
+
+
+ASKING: Any = ask
+PLUGIN: Any = make_plugin(ask).on_elicit([(FORM, lambda _: Cancelled())]).build()
 
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a function as a plugin's tool": (
@@ -130,6 +142,50 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "limits of a tool in phases": (
         type("Hasty", (Trip,), {"limits": 5}),
         r"Tool 'hasty': limits= takes Limits\(…\); it was given the int 5",
+    ),
+    "a plugin among an agent's tools": (
+        lambda: Agent(STORE, MODEL, tools=[PLUGIN]),
+        "it was given an object of type Plugin. Give an agent plugin.server.tools, a ChatClient",
+    ),
+    "a plugin among a server's tools": (
+        lambda: create_server("shop", [PLUGIN]),
+        "it was given an object of type Plugin. .* and an MCP server plugin.mcp",
+    ),
+    "a plugin as a client's plugin": (
+        lambda: ChatClient("http://127.0.0.1", plugins=[PLUGIN]),
+        "plugins= takes plugin.client of each plugin; it was given an object of type Plugin",
+    ),
+    "one plugin as an answerer's plugins": (
+        lambda: PluginAnswerer(STORE, PLUGIN),
+        r"PluginAnswerer\(\) takes a list of plugins; it was given an object of type Plugin",
+    ),
+    "a plugin as an agent's user": (
+        lambda: Agent(STORE, MODEL, user=PLUGIN),
+        r"Agent\(\) takes an answerer as user, .*PluginAnswerer.*; it was given an object",
+    ),
+    "one tool as an application's tools": (
+        lambda: make_chat_app(STORE, MODEL, BOOK),
+        r"make_chat_app\(\) takes a list of tools; it was given an object of type FunctionTool",
+    ),
+    "an answer as a plugin's handler": (
+        lambda: Plugin(ASKING, {FORM: True}),  # type: ignore[dict-item]
+        "The question 'form' takes a function of the request; it was given the bool True",
+    ),
+    "a form as the question of a plugin": (
+        lambda: Plugin(ASKING, {Form: FUNCTION}),  # type: ignore[dict-item]
+        "The plugin for tool 'ask' takes handlers .* by elicitation, .* given the class Form",
+    ),
+    "replies as the function of a model": (
+        lambda: MockModel(["Done."]),  # type: ignore[arg-type]
+        r"MockModel\(\) takes a function of the request; .*ScriptedModel.*; it was given the list",
+    ),
+    "a name as a sampler": (
+        lambda: Rounds(keys=KEYS, sampler="openai:gpt"),  # type: ignore[arg-type]
+        r"Rounds\(\) takes a model as sampler, .*; it was given the text 'openai:gpt'",
+    ),
+    "a time to live of rounds in words": (
+        lambda: Rounds(keys=KEYS, ttl="1 day"),  # type: ignore[arg-type]
+        r"Rounds\(\) takes a number of seconds as ttl; it was given the text '1 day'",
     ),
     "a partial as a tool": (
         lambda: tool(partial(book)),

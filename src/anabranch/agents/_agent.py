@@ -100,7 +100,7 @@ class Agent:
         calls: CallStore | Durability | None = None,
         code_version: str | None = None,
     ) -> None:
-        require_parts("Agent()", store, model, capabilities)
+        require_parts("Agent()", store, model, capabilities, user)
         self.tools: ToolSet = ToolSet(tools)
         self.tools.warn_of_too_many(model)
         self.dependencies: AgentDependencies = AgentDependencies(

@@ -120,7 +120,9 @@ EXPIRE_AFTER = 86_400.0
 """Seconds until the question of a tool expires: a user may come back to it the next day."""
 
 
-def require_parts(where: str, store: object, model: object, capabilities: object) -> None:
+def require_parts(
+    where: str, store: object, model: object, capabilities: object, user: object = None
+) -> None:
     if not has_methods(store, "create_thread", "append", "path"):
         wanted = "a store of conversations first, for example open_tree_store('sqlite:///trees.db')"
         raise wrong_kind(where, wanted, store)
@@ -130,6 +132,9 @@ def require_parts(where: str, store: object, model: object, capabilities: object
     if not isinstance(capabilities, Capabilities | None):
         wanted = "Capabilities, for example capabilities=Capabilities(elicitation=True)"
         raise wrong_kind(where, wanted, capabilities)
+    if user is not None and not has_methods(user, "elicit", "sample"):
+        wanted = "an answerer as user, for example PluginAnswerer(store, [plugin])"
+        raise wrong_kind(where, wanted, user)
 
 
 def require_id(method: str, of: str, given: object) -> None:

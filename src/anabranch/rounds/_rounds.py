@@ -42,7 +42,7 @@ from anabranch.rounds._questions import (
     question_of,
 )
 from anabranch.stores import open_store
-from anabranch.tool import Runtime, Tool, code_version, require_tool
+from anabranch.tool import Runtime, Tool, code_version, has_methods, require_tool, wrong_kind
 
 T = TypeVar("T")
 
@@ -137,6 +137,10 @@ class Rounds:
             )
         if self.misfits not in {"refuse", "ask"}:
             raise ValueError(f"misfits must be 'refuse' or 'ask', got {self.misfits!r}.")
+        if not isinstance(self.ttl, int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
+            raise wrong_kind("Rounds()", "a number of seconds as ttl", self.ttl)
+        if self.sampler is not None and not has_methods(self.sampler, "sample"):
+            raise wrong_kind("Rounds()", "a model as sampler, such as open_model(…)", self.sampler)
         durability = self._opened()
         ttl = self.ttl if durability is None else durability.expire_after + durability.retain
         sealer = Sealer(
@@ -199,6 +203,8 @@ class Rounds:
             Exception: if the tool raises, after its effects are undone.
         """
         require_tool("run_round()", tool)
+        if state is not None and not isinstance(state, str):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
+            raise wrong_kind("run_round()", "the text asked.state as state", state)
         validated = tool.validate(arguments or {})
         service = self._service(tool)
         if state is None:

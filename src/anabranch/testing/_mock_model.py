@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, ToolUseBlock, Usage
 from anabranch.models import SampleStream, interrupted
+from anabranch.tool import wrong_kind
 
 ModelAnswer: TypeAlias = str | SampleReply | Exception | AsyncIterator[str | SampleReply]
 """The answer of a mock model: a text, a whole reply, an error, or a stream."""
@@ -39,6 +40,9 @@ class MockModel:
     """
 
     def __init__(self, answer: ModelFunction) -> None:
+        if not callable(answer):
+            wanted = "a function of the request; ScriptedModel takes replies in order"
+            raise wrong_kind("MockModel()", wanted, answer)
         self._answer = answer
         self.requests: list[SampleRequest] = []
 

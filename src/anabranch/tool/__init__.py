@@ -6,7 +6,7 @@ code, and checks of arguments.
 
 from anabranch._asking import Runnable
 from anabranch.tool._code_version import checked_version, code_version
-from anabranch.tool._kinds import has_methods, require_tool, require_tools
+from anabranch.tool._kinds import has_methods, require_list, require_tool, require_tools
 from anabranch.tool._opening import Runtime, new_journal, open_call, patience_of, warn_of_rounds
 from anabranch.tool._parameters import Parameters, hints_of
 from anabranch.tool._tools import FunctionTool, HandoffTool, Tool, ToolAnnotations, tool

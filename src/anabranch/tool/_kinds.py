@@ -24,11 +24,16 @@ def require_tool(where: str, given: object) -> None:
         raise wrong_kind(where, f"a tool, {_A_TOOL}", given)
 
 
+def require_list(where: str, wanted: str, given: Iterable[T]) -> tuple[T, ...]:
+    """Return the items of ``given``, an argument of ``where``, which may be an iterator."""
+    if isinstance(given, Tool) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
+        raise wrong_kind(where, wanted, given)
+    return tuple(given)
+
+
 def require_tools(where: str, given: Iterable[T], *others: type) -> tuple[T, ...]:
     """Return the items of ``given``, an argument of ``where``: tools, or instances of ``others``."""
-    if isinstance(given, Tool) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
-        raise wrong_kind(where, "a list of tools", given)
-    tools = tuple(given)
+    tools = require_list(where, "a list of tools", given)
     for each in tools:
         if not isinstance(each, (Tool, *others)):
             raise wrong_kind(where, f"tools, each {_A_TOOL}", each)

@@ -9,8 +9,12 @@ _SHOWN = (str, int, float, bool, list, tuple, set, dict, type(None))
 
 
 def wrong_kind(where: str, wanted: str, given: object) -> TypeError:
-    """Return the error for a wrong kind of value: ``where`` takes ``wanted``, got ``given``."""
-    return TypeError(f"{where} takes {wanted}; it was given {_in_words(given)}.")
+    """Return the error for a wrong kind of value: ``where`` takes ``wanted``, got ``given``.
+
+    A class that is often given by mistake names the remedy in its attribute ``_INSTEAD``.
+    """
+    remedy = getattr(type(given), "_INSTEAD", "")
+    return TypeError(f"{where} takes {wanted}; it was given {_in_words(given)}.{remedy}")
 
 
 def _in_words(given: object) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import anyio.to_thread
 from pydantic import BaseModel, ValidationError
@@ -23,7 +23,7 @@ from anabranch.chat._plugins.plugin_request import (
     read_module,
 )
 from anabranch.messages import ElicitReply
-from anabranch.tool import HandoffTool, Tool, require_tool
+from anabranch.tool import HandoffTool, Tool, require_list, require_tool, wrong_kind
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -93,7 +93,9 @@ class PluginClients:
 
     def __init__(self, plugins: Iterable[PluginClient]) -> None:
         self._by_tool: dict[str, PluginClient] = {}
-        for each in plugins:
+        for each in require_list("plugins=", "a list of plugin.client", plugins):
+            if not isinstance(each, PluginClient):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
+                raise wrong_kind("plugins=", "plugin.client of each plugin", each)
             if each.tool_name in self._by_tool:
                 raise ValueError(
                     f"Two plugins are for a tool called {each.tool_name!r}. Leave one out."
@@ -147,10 +149,15 @@ class Plugin(Generic[T]):
         mcp: the same tool for an MCP server, where the client's user answers.
 
     Raises:
+        TypeError: if a handler is no function, or belongs to neither an elicitation nor a key.
         ValueError: if the tool declares no elicitations; if a key has neither handler nor module,
             has two of a kind, or is unknown; if an elicitation belongs to another tool; if a module
             cannot be read; or if ``expose`` names data that the tool does not have.
     """
+
+    _INSTEAD: ClassVar[str] = (
+        " Give an agent plugin.server.tools, a ChatClient plugin.client, and an MCP server plugin.mcp."
+    )
 
     def __init__(
         self,
@@ -202,10 +209,10 @@ class PluginBuilder(Generic[T]):
         self._shown: list[Shown] = []
 
     def on_elicit(
-        self, handlers: Mapping[Elicitation[Any] | str, ElicitHandler[Any]]
+        self, handlers: Mapping[Elicitation[Any] | str, ElicitHandler[Any]] | list[Handled]
     ) -> PluginBuilder[T]:
-        """Add handlers, by elicitation or by its key."""
-        self._handled += handlers.items()
+        """Add handlers, by elicitation or by its key: a mapping, or a list of pairs."""
+        self._handled += handlers if isinstance(handlers, list) else handlers.items()
         return self
 
     def on(self, elicitation: Elicitation[M], handler: ElicitHandler[M]) -> PluginBuilder[T]:
@@ -281,6 +288,9 @@ def _by_key(
             f"The plugin for tool {tool.name!r} {'; '.join(found)}. Give one handler, or one module"
             f" for the page, for each of: {', '.join(sorted(declared))}."
         )
+    for key, handler in handlers.items():
+        if not callable(handler):
+            raise wrong_kind(f"The question {key!r}", "a function of the request", handler)
     return handlers, files
 
 
@@ -292,6 +302,9 @@ def _unique(
     found: dict[str, V] = {}
     twice: set[str] = set()
     for of, value in given:
+        if not isinstance(of, str | Elicitation):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
+            wanted = "handlers and modules by elicitation, or by its key"
+            raise wrong_kind(f"The plugin for tool {tool.name!r}", wanted, of)
         key = of if isinstance(of, str) else of.key
         if isinstance(of, Elicitation) and declared.get(key, of) is not of:
             raise ValueError(

@@ -14,7 +14,7 @@ from anabranch.chat._plugins.plugin import Plugin, PluginClients
 from anabranch.chat._plugins.plugin_request import ElicitId, PluginRequest
 from anabranch.errors import InvalidArgumentsError
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
-from anabranch.tool import Tool
+from anabranch.tool import Tool, require_list
 from anabranch.tree import Node, Path, TreeStore
 
 
@@ -102,7 +102,7 @@ class PluginAnswerer(Absent):
     def __init__(
         self, store: TreeStore, plugins: Iterable[Plugin[Any]], *, otherwise: Answerer | None = None
     ) -> None:
-        plugins = list(plugins)
+        plugins = require_list("PluginAnswerer()", "a list of plugins", plugins)
         self._store = store
         self._clients = PluginClients(plugin.client for plugin in plugins)
         self._exposures = {plugin.mcp.name: plugin.server.exposure for plugin in plugins}

@@ -40,7 +40,7 @@ from anabranch.chat._web.upkeep import Upkeep
 from anabranch.engines import Advance, Engine, InProcessEngine, Wake
 from anabranch.errors import StoreError
 from anabranch.stores import is_lasting, open_run_events
-from anabranch.tool import Tool
+from anabranch.tool import Tool, require_list
 from anabranch.tree import Thread, TreeStore
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
@@ -82,7 +82,7 @@ class Conversations:
         self._worker: asyncio.Task[None] | None = None
         self._events = open_run_events(store)
         self._events.per_share = per_principal
-        given = list(tools)
+        given = require_list("make_chat_app()", "a list of tools", tools)
         plugins = [each for each in given if isinstance(each, Plugin)]
         own = [each for each in given if not isinstance(each, Plugin)]
         self.agent: Agent = Agent(

@@ -1,7 +1,7 @@
 """The hosts, origins and bearer tokens that requests over HTTP may carry.
 
-DNS rebinding sends a foreign ``Host``, so it and ``Origin`` must be known. Each token stands for a
-separate caller, to which states, sessions and stored calls are bound.
+DNS rebinding sends a foreign ``Host``, so ``Host`` and ``Origin`` must be known. Each token stands
+for a separate caller, to which states, sessions and stored calls are bound.
 """
 
 from __future__ import annotations

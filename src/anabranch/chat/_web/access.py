@@ -35,7 +35,7 @@ CALLER = "anabranch.caller"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The client that sent a request; ``principal`` owns the threads that it sees."""
+    """The client that sent a request; ``principal`` owns the threads that the client sees."""
 
     principal: str | None
     counted_as: str

@@ -92,8 +92,8 @@ class Conversation:
     async def position(self) -> EventId:
         """Return the id of the event after which a reader of the tree must read on.
 
-        During a run, this is the event before the run: the tree does not have all of the run's
-        events yet.
+        During a run, the id is that of the event before the run: the tree does not have all of the
+        run's events yet.
         """
         run = await self._right.open_run()
         begun = None if run is None else await self.log.begun(run.id)
@@ -181,9 +181,9 @@ class Conversation:
     ) -> int | None:
         """Answer questions; return the number of the last event before the answers.
 
-        All answers are checked before the first is stored. A turn that still runs takes them up.
-        For equal answers the result is ``None``, or the beginning of the repeated run. If another
-        process answers meanwhile, the answers before that question stay.
+        All answers are checked before the first is stored. A turn that still runs takes up the
+        answers. For equal answers the result is ``None``, or the beginning of the repeated run. If
+        another process answers meanwhile, the answers before that question stay.
         """
         async with self._lock:
             checked = [await self._checks.first(*each) for each in replies.items()]

@@ -31,8 +31,8 @@ class DueWork:
     """Finds the runs that need a worker, and works on them in this process.
 
     If the store cannot tell which processes are dead, leases decide. Clocks differ, so a lease is
-    over only after nothing renewed it for its whole duration, in which its owner stores nothing.
-    The look starts early enough to lose no time where clocks agree.
+    over only after nothing renewed it for its whole duration. The lease's owner stores nothing by
+    then. The look starts early enough to lose no time where clocks agree.
     """
 
     def __init__(self, events: RunEvents, clock: Clock, version: str = "") -> None:

@@ -26,8 +26,8 @@ class EventStream(Response):
     """Sends the events of ``log`` as they happen, starting after ``after``.
 
     The stream ends with the server, at ``stopping``, and if the process of the run dies, which no
-    event reports: the reader then connects again. With ``one_run``, it ends with the first run. The
-    end closes the caller's ``place``.
+    event reports: the reader then connects again. With ``one_run``, the stream ends with the first
+    run. The end closes the caller's ``place``.
     """
 
     media_type = "text/event-stream"

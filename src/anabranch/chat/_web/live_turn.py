@@ -52,10 +52,10 @@ current_turn: ContextVar[LiveTurn] = ContextVar("current_turn")
 class LiveTurn:
     """Reports the events of one turn to the thread's log, as a run of AG-UI.
 
-    ``run`` is as it was when this process took it. ``is_waiting``: handed over until a time.
-    ``is_followed``: a queued run begins next. ``is_resumed``: it continues tools of no run. After
-    ``has_ended``, nothing may be stored for it. ``suspension`` starts when the process loses the
-    run: it then undoes nothing, and records no failure.
+    ``is_waiting``: this process handed the run over until a time. ``is_followed``: a queued run
+    begins next. ``is_resumed``: the run continues tools of no run. Nothing may be stored after
+    ``has_ended``. ``suspension`` starts when this process loses the run: the process then undoes
+    nothing, and records no failure.
     """
 
     def __init__(self, log: ThreadLog, right: ThreadLease) -> None:

@@ -48,8 +48,8 @@ class TextPiece(NamedTuple):
 class WaitingEvents:
     """Events of one thread, reported under one ``lease``, that the store adds together.
 
-    With ``ends``, the turn ends with them, and a worker looks at the thread at ``look_at``.
-    ``is_stored`` is also set if the store has none of them after too many failures.
+    With ``ends``, the events end the turn, and a worker looks at the thread at ``look_at``.
+    ``is_stored`` is also set after too many failures, without any event in the store.
     """
 
     lease: RenewedLease | None = None

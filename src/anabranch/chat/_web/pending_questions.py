@@ -39,8 +39,8 @@ SHOWN = ("kind", "url", "params", "handoff", "context", "continues_at", "branch"
 class PendingQuestion(BaseModel):
     """A question in the form that pages and clients read.
 
-    At ``continues_at``, its tool continues without an answer. ``branch`` is the innermost one
-    around the question: its ``subagentRunId`` and description. The kind ``call`` is a call of the
+    At ``continues_at``, the tool continues without an answer. ``branch`` is the innermost branch
+    around the question: the ``subagentRunId`` and a description. The kind ``call`` is a call of the
     front end's own tool, whose result is for ``tool_call_id``.
     """
 

@@ -37,7 +37,7 @@ GIVEN_UP = f"The run was cut off {MOST_ATTEMPTS} times, and is not retried."
 class RunWork:
     """Works on the runs of one conversation, one at a time.
 
-    ``wake`` calls a worker for a waiting run, ``look`` calls one at a time for tools of no run.
+    ``wake`` calls a worker for a waiting run, and ``look`` a worker for tools of no run.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class TurnWork:
     async def retried_at(self, node_id: str) -> str:
         """Return the node from which to retry a turn; raise ``ToolError`` if none ended there.
 
-        If a tool has returned or has an answer, this is the end, so that no effect is repeated.
+        If a tool has returned or has an answer, the node is the end, so that no effect is repeated.
         """
         around = await self._agent.store.around(self._thread_id, node_id)
         if around is None or around.last.id not in around.ends:

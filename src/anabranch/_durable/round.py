@@ -51,7 +51,7 @@ from anabranch.errors import (
     StoreError,
     UnknownCallError,
 )
-from anabranch.tool import Runtime
+from anabranch.tool import Runtime, Tool, without_defaults
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
@@ -175,7 +175,7 @@ class Rounds:
             while True:
                 async with self._lease(journal.line) as lease:
                     opened = await self._open(job, journal, answers, lease, new)
-                    _require_continuable(opened, journal, new)
+                    _require_continuable(job.tool, opened, journal, new)
                     if opened.is_leased:
                         if not journal.rounds:
                             journal.started = opened.call.started  # the time of its first request
@@ -272,12 +272,14 @@ class Rounds:
         await begin_line(store, record, journal)
 
 
-def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord | None) -> None:
+def _require_continuable(
+    tool: Tool[Any], opened: OpenedRound, journal: Journal, new: CallRecord | None
+) -> None:
     """Check that the call belongs to this request, and is open or has a recorded end."""
     call, problem = opened.call, ""
     # A call that expired, or that a user stopped: some reaper undoes it, now or later.
     is_over = call.state in UNDONE or (call.state == CallState.UNDOING and call.failure is None)
-    if new is not None and _asked_for(call) != _asked_for(new):
+    if new is not None and not _is_same(tool, call, new):
         problem = "another request has used it; send a new key with each request"
     elif is_over and (opened.ended is None or opened.ended.state):
         logger.warning("call %r was refused: it has expired", journal.line)
@@ -296,8 +298,17 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
         raise IdempotencyKeyError(problem)
 
 
-def _asked_for(call: CallRecord) -> tuple[str, ...]:
-    return call.principal, call.thread, call.node, call.tool, call.arguments
+def _is_same(tool: Tool[Any], call: CallRecord, new: CallRecord) -> bool:
+    """Return whether the request of ``new``, which calls ``tool``, is the request of ``call``."""
+    if _place(call) != _place(new):
+        return False
+    return call.arguments == new.arguments or without_defaults(
+        tool, call.arguments
+    ) == without_defaults(tool, new.arguments)
+
+
+def _place(call: CallRecord) -> tuple[str, ...]:
+    return call.principal, call.thread, call.node, call.tool
 
 
 @asynccontextmanager

@@ -34,7 +34,15 @@ from anabranch._engine import (
 )
 from anabranch._telemetry import ObservedRound, observe_call
 from anabranch.errors import ToolError
-from anabranch.tool import Runtime, Tool, new_journal, open_call, patience_of, warn_of_rounds
+from anabranch.tool import (
+    Runtime,
+    Tool,
+    new_journal,
+    open_call,
+    patience_of,
+    warn_of_rounds,
+    without_defaults,
+)
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
@@ -86,7 +94,7 @@ class CallService:
         """
         named = [principal, key]
         if self.durability is None:
-            named += [tool.name, tool.to_json(arguments)]
+            named += [tool.name, without_defaults(tool, tool.to_json(arguments))]
         return new_journal(self.runtime, f"call_{digest(canonical(named))}")
 
     async def run_round(

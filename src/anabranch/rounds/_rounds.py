@@ -42,7 +42,15 @@ from anabranch.rounds._questions import (
     question_of,
 )
 from anabranch.stores import open_store
-from anabranch.tool import Runtime, Tool, code_version, has_methods, require_tool, wrong_kind
+from anabranch.tool import (
+    Runtime,
+    Tool,
+    code_version,
+    has_methods,
+    require_tool,
+    without_defaults,
+    wrong_kind,
+)
 
 T = TypeVar("T")
 
@@ -55,7 +63,7 @@ DAY = 86_400.0
 
 
 class _RoundClaims(Claims):
-    """The content of a sealed state: a digest of the arguments, and the schemas of open forms."""
+    """The content of a sealed state: a digest of the given arguments, and the schemas of open forms."""
 
     called: str
     forms: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -330,7 +338,7 @@ class Rounds:
         principal: str,
     ) -> tuple[Journal, dict[str, dict[str, Any]]]:
         claims = self._sealer.open_as(_RoundClaims, state, principal)
-        if claims.tool != tool.name or claims.called != digest(tool.to_json(arguments)):
+        if claims.tool != tool.name or claims.called != _called(tool, arguments):
             raise self._sealer.refused("tool or arguments")
         return await service.stored.load(claims.state), claims.forms
 
@@ -342,10 +350,14 @@ class Rounds:
             for question in asked.questions
             if isinstance(question.request, ElicitRequest)
         }
-        called = digest(tool.to_json(arguments))
+        called = _called(tool, arguments)
         claims = _RoundClaims(tool=tool.name, state=asked.state, called=called, forms=forms)
         state = self._sealer.seal(claims, principal, until=asked.until)
         return replace(asked, state=state)
+
+
+def _called(tool: Tool[Any], arguments: Mapping[str, Any]) -> str:
+    return digest(without_defaults(tool, tool.to_json(arguments)))
 
 
 class RoundsKeywords(TypedDict, total=False):

@@ -9,6 +9,7 @@ from anabranch.tool._code_version import checked_version, code_version
 from anabranch.tool._kinds import has_methods, require_list, require_tool, require_tools
 from anabranch.tool._opening import Runtime, new_journal, open_call, patience_of, warn_of_rounds
 from anabranch.tool._parameters import Parameters, hints_of
+from anabranch.tool._same_request import without_defaults
 from anabranch.tool._tools import FunctionTool, HandoffTool, Tool, ToolAnnotations, tool
 from anabranch.tool._values import FILE_METHODS
 from anabranch.tool._wrong_kind import wrong_kind

@@ -35,9 +35,10 @@ COPIES = (
     "SET session_replication_role = replica",  # otherwise each row checks its foreign key
     (
         "INSERT INTO anabranch_call (call_id, tool, arguments, started, deadline, state, principal,"
-        " version, stopped, asked)"
+        " thread, node, version, stopped, asked)"
         " SELECT {name}, tool, arguments, started - n, deadline - n,"
-        " CASE WHEN mod(n, 10) = 0 THEN 'waiting' ELSE state END, principal, version, stopped,"
+        " CASE WHEN mod(n, 10) = 0 THEN 'waiting' ELSE state END, principal, thread, node,"
+        " version, stopped,"
         " CASE WHEN mod(n, 10) = 0 THEN started - n END"
         " FROM anabranch_call, generate_series(1, {number}) AS n"
     ),

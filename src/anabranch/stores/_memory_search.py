@@ -145,7 +145,7 @@ _PGVECTOR = (
     "The Postgres store lacks pgvector (0.8 or newer), which embeddings need: install it and let an"
     " administrator run CREATE EXTENSION vector, or configure no embedder."
 )
-_LOCK = 0x616E6163  # any number except the schema's lock
+_LOCK = 0x616E6164  # any number except those of other locks of this package
 
 
 class Vectors:

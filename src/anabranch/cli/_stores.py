@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
-from anabranch._terminal import FailedError, UsageError, failing_as, run_command
+from anabranch._terminal import FailedError, UsageError, failing_as
 from anabranch.cli._options import data_folder, store_url
 from anabranch.errors import StoreError, needs_extra
 
@@ -117,6 +117,7 @@ def with_store(
 ) -> T:
     """Open a store, return ``work(store)``, and close it; unknown names fail the command."""
     from anabranch._recorded import NoSuchCallError
+    from anabranch._terminal import run_command
     from anabranch.tree import AmbiguousIdError
 
     async def run() -> T:

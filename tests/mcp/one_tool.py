@@ -21,17 +21,28 @@ Host = Callable[[Tool[Any], Runtime, Sampler | None], Any]
 
 
 def on_sdk(tool: Tool[Any], runtime: Runtime, sampler: Sampler | None) -> Any:
-    served = SdkTool.of_tool(tool, _service(tool, runtime, sampler))
+    served = SdkTool.of(tool, _service(tool, runtime, sampler))
     return MCPServer("laws", tools=[served], log_level="ERROR")
 
 
 def on_fastmcp(tool: Tool[Any], runtime: Runtime, sampler: Sampler | None) -> Any:
     server: FastMCP[Any] = FastMCP("laws")
-    server.add_tool(FastMcpTool.of_tool(tool, _service(tool, runtime, sampler)))
+    server.add_tool(FastMcpTool.of(tool, _service(tool, runtime, sampler)))
     return server._mcp_server
 
 
 def _service(tool: Tool[Any], runtime: Runtime, sampler: Sampler | None) -> Service:
     calls = CallService(runtime)
-    handles = Handles(calls, {tool.name: tool}, sealer_of(ServerOptions(), "test", HANDLES))
-    return Service(calls, handles, sampler, heartbeat=None)
+    options = ServerOptions()
+    return Service(
+        calls=calls,
+        handles=Handles(calls, {tool.name: tool}, sealer_of(options, "test", HANDLES)),
+        sampler=sampler,
+        prefer_client=False,
+        heartbeat=None,
+        continues=False,
+        asks_by_result=False,
+        links=None,
+        on_call=lambda: None,
+        max_request=options.max_request,
+    )

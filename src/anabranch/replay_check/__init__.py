@@ -9,7 +9,7 @@ round twice, and reports the differences.
     _values.py                        the value of an expression
     _asks.py, _check.py               questions; the state of a check, and its visitor of a function
     _suspension.py, _background.py    the code around questions, and work during a question
-    _misuse.py                        wrong uses of a context, and mutations
+    _misuse.py                        operations without await, and mutations
     _static_check.py                  the functions of a tool
     _rehearsal.py, _compare.py        a tool run twice, and the differences
 """

@@ -1,4 +1,4 @@
-"""Stores for durable calls: the reference and SQLite, and Postgres in the long run."""
+"""Provides stores for durable calls: the model in memory, SQLite, and Postgres in the long run."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path

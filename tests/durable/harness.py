@@ -1,8 +1,8 @@
-"""Calls as a server runs them, and a client that repeats itself: without a transport.
+"""Runs calls as a server does, for a client that may repeat its requests, without a transport.
 
-A ledger notes which idempotency key each effect ran under, and at a *desk* one call is played,
-request by request, by as many servers over one store as it takes. Questions and answers are those
-of the modern edge, so that what is compared are the very replies it sends.
+A ledger records the idempotency key of each effect. A *desk* plays one call, request by request,
+with any number of servers over one store. Questions and answers have the form of the modern edge,
+so that the tests compare the replies that this edge sends.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from tests.mcp.modern_rounds import run_round
 from tests.patience import PATIENCE
 
 UNAVAILABLE = "cannot reach its records"
-Person = Callable[[str, Any], BaseModel]
+User = Callable[[str, Any], BaseModel]
 
 
 class Number(BaseModel):
@@ -38,7 +38,7 @@ class Number(BaseModel):
 
 
 class Ledger(list[tuple[str, str]]):
-    """Effects in their order, and undos, each with the key that it ran under."""
+    """Effects and undos in their order, each with its idempotency key."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Ledger(list[tuple[str, str]]):
         super().clear()
 
     def by_key(self) -> dict[str, tuple[str, str]]:
-        """What each key stands for; no key may stand for two things."""
+        """Return the effect or undo of each key; a key must not have two."""
         known: dict[str, tuple[str, str]] = {}
         for key, effect in zip(self._keys, self, strict=True):
             if key is not None:
@@ -64,10 +64,10 @@ class Ledger(list[tuple[str, str]]):
 
 
 class OneCall:
-    """Names every call alike: a first request that is repeated is the same call again.
+    """Gives every call the same id, so that a repeated first request names the same call.
 
-    No client can do that, since it learns no name before the first reply. Here it makes round 0 a
-    round like the others.
+    No real client can do that, since it learns the id from the first reply. Here the same id makes
+    round 0 repeatable like the other rounds.
     """
 
     def __init__(self, name: str = "call_1") -> None:
@@ -77,12 +77,12 @@ class OneCall:
         return self.name
 
     def secret(self) -> str:
-        """Return always the same, so that a disturbed run can be compared with a calm one."""
+        """Return a constant, so that a disturbed run can be compared with an undisturbed one."""
         return "not a secret"
 
 
 class Stopped:
-    """The clock of a process that dies with its store: for those who wait, its time is over then."""
+    """The clock of a process that dies with its store: all its timers end immediately."""
 
     def __init__(self, store: Cut, clock: ManualClock) -> None:
         self.store = store
@@ -99,17 +99,17 @@ class Stopped:
 
 @dataclass
 class Desk:
-    """Where one call of ``tool`` is played.
+    """Plays one call of ``tool``.
 
     Attributes:
-        tool, arguments: what is called.
-        policy: how a store is used, from the store.
-        person: answers a question, by its id and request.
-        notices: those that the client was sent, over all requests.
+        tool, arguments: the tool, and the arguments of its call.
+        policy: makes the settings for durable calls from a store.
+        user: answers a question, by its id and request.
+        notices: notices that the client received, over all requests.
     """
 
     tool: Tool[Any]
-    person: Person
+    user: User
     policy: Callable[[CallStore], Durability] = Durability
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     clock: ManualClock = field(default_factory=ManualClock)
@@ -121,7 +121,7 @@ class Desk:
     version: str = ""
 
     def service(self, store: CallStore | None) -> CallService:
-        """A server process over ``store``."""
+        """Return a server process over ``store``."""
         clock = Stopped(store, self.clock) if isinstance(store, Cut) else self.clock
         runtime = Runtime(clock=clock, ids=self.ids, limits=self.limits, version=self.version)
         return CallService(runtime, None if store is None else self.policy(store))
@@ -132,7 +132,7 @@ class Desk:
         state: str | None = None,
         responses: Mapping[str, BaseModel] | None = None,
     ) -> Finished[Any] | InputRequiredResult:
-        """One ``tools/call``: what it returns. Raises what the call raises."""
+        """Send one ``tools/call`` and return its result; raise the call's error."""
         journal = service.new() if state is None else await service.stored.load(state)
         job = self.job(journal)
         return await run_round(service, job, journal, responses)
@@ -153,14 +153,14 @@ class Desk:
         return Job(self.tool, self.tool.validate(self.arguments), host, sink)
 
     def answer(self, reply: InputRequiredResult) -> dict[str, BaseModel]:
-        """What the person and the model say to the questions of ``reply``."""
+        """Return the answers of the user and the model to the questions of ``reply``."""
         asked: Mapping[str, Any] = reply.input_requests or {}
-        return {step_id: self.person(step_id, request) for step_id, request in asked.items()}
+        return {step_id: self.user(step_id, request) for step_id, request in asked.items()}
 
     async def play(self, *stores: CallStore | None) -> tuple[str, Any]:
-        """Play the call to its end; when a server fails, repeat the request on the next store's.
+        """Play the call to its end; if a server fails, repeat the request on the next store's server.
 
-        The last store serves all that is left.
+        The last store serves all remaining requests.
         """
         with anyio.fail_after(PATIENCE):
             return await self._play(stores)
@@ -193,7 +193,7 @@ def accept(**content: Any) -> types.ElicitResult:
     return types.ElicitResult(action="accept", content=content)
 
 
-def always(**content: Any) -> Person:
+def always(**content: Any) -> User:
     return lambda _id, _request: accept(**content)
 
 
@@ -207,17 +207,17 @@ def numbered(reply: InputRequiredResult, n: int) -> dict[str, Any]:
 
 
 def patiently(store: CallStore) -> Durability:
-    """Leases that last however fast the clock runs."""
+    """Settings with leases that last however fast the clock runs."""
     return Durability(store, lease=100_000_000)
 
 
 def reaper(desk: Desk, store: CallStore) -> Reaper:
-    """A reaper that waits for compensations however fast the clock runs."""
+    """Return a reaper that waits for compensations however fast the clock runs."""
     return Reaper(desk.service(store), {desk.tool.name: desk.tool}, patience=100_000_000)
 
 
 class Live:
-    """A user who answers a live call at once, but the question ``last`` only when ``may`` is set."""
+    """A user who answers a live call immediately, but the question ``last`` only once ``may`` is set."""
 
     def __init__(self, last: str) -> None:
         self.last = last
@@ -232,12 +232,12 @@ class Live:
 
 
 def live(
-    desk: Desk, store: CallStore, person: Live, journal: Journal | None = None
+    desk: Desk, store: CallStore, user: Live, journal: Journal | None = None
 ) -> asyncio.Task[object]:
     service = desk.service(store)
     begun = service.new() if journal is None else journal
     return asyncio.ensure_future(
-        service.run_live(desk.job(begun), begun, lambda call: call.drive(person))
+        service.run_live(desk.job(begun), begun, lambda call: call.drive(user))
     )
 
 

@@ -1,4 +1,4 @@
-"""Generated programs as calls of a server over a store, and what comes of each."""
+"""Plays generated programs as calls of a server over a store, and returns their outcomes."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tests.laws.programs import Block, World, as_tool, enter
 
 @dataclass
 class Seen:
-    """What a call came to."""
+    """The outcome of a call."""
 
     outcome: tuple[str, Any]
     effects: Ledger
@@ -31,19 +31,19 @@ class Seen:
 
 
 def patiently(store: CallStore) -> Durability:
-    """Leases that last while a program lets time pass."""
+    """Settings with leases that last while a program lets time pass."""
     return Durability(store, lease=10_000, expire_after=100_000)
 
 
 class Play:
-    """One program, and the person who answers it."""
+    """One program, and the user who answers its questions."""
 
     def __init__(self, program: Block, limits: Limits | None = None) -> None:
         self.world = World(effects=Ledger())
         enter(self.world)
-        self.desk = Desk(as_tool(program, limits), self.person, patiently, clock=self.world.clock)
+        self.desk = Desk(as_tool(program, limits), self.user, patiently, clock=self.world.clock)
 
-    def person(self, step_id: str, request: Any) -> BaseModel:
+    def user(self, step_id: str, request: Any) -> BaseModel:
         params = request.params
         if isinstance(request, types.CreateMessageRequest):
             return self.reply(params)

@@ -1,4 +1,4 @@
-"""The tables of states on the page of the design."""
+"""Reads the tables of states from the design page."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -18,7 +18,7 @@ Work = Callable[[], Awaitable[T]]
 
 
 class Watched(_Anything):  # type: ignore[misc]  # mypy takes no base of any type
-    """A store that notes what it is asked to do, in order."""
+    """A store that records its operations, in order."""
 
     def __init__(self, store: CallStore) -> None:
         self.store = store
@@ -43,15 +43,15 @@ class Watched(_Anything):  # type: ignore[misc]  # mypy takes no base of any typ
         return await work()
 
     async def good(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """Do an operation as this class does those that its subclass leaves alone."""
+        """Perform an operation as this class does, without the change of a subclass."""
         return await self._pass(name, lambda: getattr(self.store, name)(*arguments, **options))
 
 
 class Cut(Watched):
-    """A store that is out of reach from its ``at``-th operation on, as for a process that died.
+    """A store that is out of reach from operation number ``at`` on, as for a process that died.
 
-    ``after``: that operation is still done, but its result is lost. Leases are released all the
-    same, which stands for the time after which they have run out.
+    With ``after``, the store still performs that operation, but its result is lost. Leases are
+    released all the same, which stands for the time after which they run out.
     """
 
     def __init__(self, store: CallStore, at: int | None, *, after: bool = False) -> None:
@@ -76,7 +76,7 @@ class Cut(Watched):
 
 
 class CutAt(Cut):
-    """A store that is out of reach from the first operation of that name on."""
+    """A store that is out of reach from the first operation of a given name on."""
 
     def __init__(self, store: CallStore, name: str) -> None:
         super().__init__(store, None)
@@ -89,7 +89,7 @@ class CutAt(Cut):
 
 
 class Interrupting(Watched):
-    """A store at whose ``at``-th operation the request is cancelled, as by a client that left."""
+    """A store that cancels the request at operation number ``at``, as if the client had left."""
 
     def __init__(self, store: CallStore, at: int | None) -> None:
         super().__init__(store)
@@ -104,7 +104,7 @@ class Interrupting(Watched):
 
 
 class Observed(Watched):
-    """A store that notes when an operation is done: its name is put into ``done``."""
+    """A store that puts the name of each finished operation into ``done``."""
 
     def __init__(self, store: CallStore) -> None:
         super().__init__(store)
@@ -116,17 +116,17 @@ class Observed(Watched):
         return result
 
     async def until(self, name: str) -> None:
-        """Return when an operation of that name has been done, since the last time."""
+        """Return when an operation of that name has finished since the last call of this method."""
         while await self.done.get() != name:
             pass
 
 
 class Gate(Watched):
-    """A store that lets operations named ``name`` wait at its door.
+    """A store whose operations named ``name`` wait at a gate.
 
     Attributes:
-        arrived: set when the first of them is there.
-        opened: set it to let all of them pass.
+        arrived: set when the first such operation has arrived.
+        opened: set this to let all operations pass.
     """
 
     def __init__(self, store: CallStore, name: str, *, after: int = 0) -> None:
@@ -145,14 +145,14 @@ class Gate(Watched):
 
 
 class Suspended(Watched):
-    """A store as a process has it that is suspended when it comes to an operation ``name``.
+    """The store of a process that is suspended when it reaches an operation ``name``.
 
-    It has done ``after`` of these before. Other operations that it comes to meanwhile, such as the
-    renewal of a lease, come first when it is woken.
+    The process has performed ``after`` such operations before. Other operations that it reaches
+    meanwhile, such as the renewal of a lease, come first when the process resumes.
 
     Attributes:
-        arrived: set when it is suspended.
-        woken: set it to have the process go on.
+        arrived: set when the process is suspended.
+        woken: set this to resume the process.
     """
 
     def __init__(self, store: CallStore, name: str, *, after: int = 0) -> None:
@@ -184,7 +184,7 @@ class Suspended(Watched):
 
 
 class Switch(Watched):
-    """A store that can be put out of reach, and back."""
+    """A store that a test can put out of reach and back."""
 
     def __init__(self, store: CallStore, *, only: str | None = None) -> None:
         super().__init__(store)
@@ -198,12 +198,12 @@ class Switch(Watched):
 
 
 class Modelled(Watched):
-    """The reference of what stores do (``store_model.py``), as a store: fast, and gone with it."""
+    """The model of a store (``store_model.py``) as a store: fast, and without any persistence."""
 
     def __init__(self) -> None:
         self._processes = UnknownProcesses()
         self.model = CallModel(self._processes.name)
-        super().__init__(cast("CallStore", self.model))  # but for its methods, which do not wait
+        super().__init__(cast("CallStore", self.model))  # the model lacks only coroutines
 
     @property
     def processes(self) -> Processes:

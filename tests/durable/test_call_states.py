@@ -1,4 +1,4 @@
-"""The table of states: docs/design.md has it as it is, and every way through it comes to an end."""
+"""The table of a call's states equals the one in docs/design.md, and every state leads to an end."""
 
 from anabranch._durable import NAMED, OPEN, TRANSITIONS, UNDONE, CallState
 from tests.durable.state_tables import documented
@@ -6,15 +6,15 @@ from tests.durable.state_tables import documented
 COLUMNS = (CallState.READY, CallState.RUNNING, CallState.WAITING, CallState.UNDOING)
 
 
-def test_the_page_has_the_table() -> None:
+def test_the_page_has_the_table_of_call_states() -> None:
     assert documented("event", COLUMNS) == TRANSITIONS
 
 
-def test_an_end_is_left_by_no_event() -> None:
+def test_no_event_leaves_an_end_state() -> None:
     assert {state for table in TRANSITIONS.values() for state in table} == OPEN
 
 
-def test_every_open_state_is_reached_and_has_a_way_to_each_end() -> None:
+def test_every_open_state_is_reachable_and_leads_to_each_end() -> None:
     for state in OPEN:
         reached = {state}
         while True:
@@ -28,7 +28,7 @@ def test_every_open_state_is_reached_and_has_a_way_to_each_end() -> None:
         assert ends <= reached
 
 
-def test_states_go_by_their_names() -> None:
+def test_states_are_written_by_their_names() -> None:
     assert NAMED["open"] == OPEN
     assert all(NAMED[str(state)] == {state} for state in CallState)
     assert not UNDONE & OPEN

@@ -1,9 +1,9 @@
-"""The process dies, or the client leaves, at any moment of any round; then the request is repeated.
+"""The process dies or the client leaves at any moment of any round; then the client repeats the request.
 
-Generated programs with branches, gathers, undos, deadlines and every kind of answer are run once
-undisturbed and once disturbed, with another server taking over. Both must come to the same end,
-and every effect happens once, under one key. The exception is the gap that nothing can close: an
-effect whose record the store never got happens again, under the same key.
+Generated programs have branches, gathers, undos, deadlines and every kind of answer. Each program
+runs once undisturbed and once disturbed, with another server taking over. Both runs must have the
+same outcome, and every effect happens once, under one key. One exception cannot be avoided: if the
+store never received the record of an effect, the effect happens again under the same key.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ async def test_deadlines_survive_the_death_of_a_server(program: Block, where: fl
     await check_cut(program, where, after=True, limits=Limits(timeout=60))
 
 
-async def test_a_branch_has_no_more_time_after_a_crash() -> None:
-    """It has begun in the round that dies, of which nothing is left but what was recorded."""
+async def test_a_branch_keeps_its_deadline_after_a_crash() -> None:
+    """The branch started in the round that dies; only its recorded entries remain of this round."""
     branch = Branch((Wait(1), Wait(1)), inherit=False, limits=Limits(timeout=2))
     program = Attempt((branch,)), Ask("accept")
     calm, asked = await undisturbed(program)
@@ -69,7 +69,7 @@ async def test_a_branch_has_no_more_time_after_a_crash() -> None:
 
 @examples(20, gate=10)
 @given(language.small_programs, WHERE)
-async def test_a_request_that_is_cancelled_at_the_store_is_taken_up_when_repeated(
+async def test_a_request_cancelled_at_the_store_continues_when_repeated(
     program: Block, where: float
 ) -> None:
     calm, asked = await undisturbed(program)
@@ -84,7 +84,7 @@ async def test_a_request_that_is_cancelled_at_the_store_is_taken_up_when_repeate
 
 @examples(20, gate=10)
 @given(language.small_programs, st.integers(1, 60))
-async def test_a_request_that_is_cancelled_anywhere_is_taken_up_when_repeated(
+async def test_a_request_cancelled_anywhere_continues_when_repeated(
     program: Block, ticks: int
 ) -> None:
     calm, _ = await undisturbed(program)

@@ -1,4 +1,4 @@
-"""What a call has drawn at random stays drawn, also if its repeated first request finds another secret."""
+"""A call's random values stay the same, even if its repeated first request has another secret."""
 
 from itertools import count
 
@@ -10,7 +10,7 @@ SENT: list[str] = []
 
 
 class NewSecrets(OneCall):
-    """The same call every time, under a secret that is never the same."""
+    """Gives every call the same id, with a new secret each time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,12 +27,12 @@ def send(link: str) -> str:
 
 @tool
 async def pay(ctx: BranchContext) -> list[str]:
-    """Send a link that no one can guess."""
+    """Send an unguessable link."""
     link = str(ctx.uuid())
     return [link, await ctx.step(send, link)]
 
 
-async def test_an_effect_and_the_repeated_round_know_the_same_link() -> None:
+async def test_an_effect_and_the_repeated_round_have_the_same_link() -> None:
     SENT.clear()
     store = Modelled()
     dying = CutAt(store, "end_round")

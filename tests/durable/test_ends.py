@@ -1,4 +1,4 @@
-"""However a call ends, its record says so, and nothing is left open by mistake."""
+"""A call's record has the right end, and no call stays open by mistake."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ UNDONE = ["begun", "not begun"]
 
 @tool
 async def cannot_cross(ctx: BranchContext) -> None:
-    """Do something whose value cannot be written down."""
+    """Run a step whose value cannot be serialized."""
     await ctx.step(note, "begun", undo=forget)
     await ctx.step(object)
 
@@ -45,7 +45,7 @@ async def has_a_bug(ctx: BranchContext) -> None:
 
 @tool
 async def draws(ctx: BranchContext) -> Image:
-    """Return a file, which is written for a host and cannot be read back."""
+    """Return an image, which is written for a host and cannot be read back."""
     await ctx.step(note, "begun", undo=forget)
     return Image(data=b"png", format="png")
 
@@ -63,14 +63,15 @@ async def status(store: CallStore) -> str:
 @pytest.mark.parametrize(
     ("failing", "error"), [(cannot_cross, SerializationError), (has_a_bug, ZeroDivisionError)]
 )
-async def test_a_call_that_fails_is_over_and_undone(
+async def test_a_failed_call_is_over_and_undone(
     store: CallStore, failing: Tool[Any], error: type[Exception]
 ) -> None:
     desk = Desk(failing, always(n=1))
     with pytest.raises(error):
         await desk.send(store)
     assert await status(store) == "failed"
-    with pytest.raises((error, RuntimeError)):  # one that was masked is no more than masked again
+    # An error that was masked before is masked in the same way again.
+    with pytest.raises((error, RuntimeError)):
         await desk.send(store)
     assert DONE == UNDONE
 
@@ -97,7 +98,7 @@ async def test_a_file_is_returned_once(quick: Modelled) -> None:
     assert UNDONE[:1] == DONE
 
 
-async def test_a_call_waits_is_done_and_is_forgotten(store: CallStore) -> None:
+async def test_a_call_is_waiting_then_done_then_pruned(store: CallStore) -> None:
     desk = Desk(asks, always(n=1))
     first = await desk.send(store)
     assert isinstance(first, InputRequiredResult)
@@ -110,7 +111,7 @@ async def test_a_call_waits_is_done_and_is_forgotten(store: CallStore) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_bad_arguments_begin_no_call(era: str) -> None:
+async def test_invalid_arguments_start_no_call(era: str) -> None:
     store = Modelled()
     async with connected(serving(strict, store=store), era, Answers()) as client:
         refused = await client.call_tool("strict", {"n": "many"})

@@ -1,4 +1,4 @@
-"""The reaper ends every expired call that it can; a call that fails or hangs delays no other."""
+"""The reaper ends every expired call; a call that fails or hangs delays no other call."""
 
 import asyncio
 import logging
@@ -57,7 +57,7 @@ TOOLS: Mapping[str, Tool[Any]] = {"ready": ready, "slow": slow}
 
 
 async def expired(store: CallStore, *names: str) -> Desk:
-    """Begin a call of each tool and let it expire; return the desk of the last."""
+    """Start a call of each tool and let it expire; return the desk of the last one."""
     clock = ManualClock()
     desks = [
         Desk(TOOLS[name], always(n=1), clock=clock, ids=OneCall(f"call_{number}"))
@@ -75,20 +75,21 @@ async def test_a_compensation_that_hangs_delays_no_other_call() -> None:
     reaper = Reaper(desk.service(store), TOOLS, patience=5)
     first_pass = asyncio.ensure_future(reaper.expire())
     await store.until("move")
-    for _ in range(9):  # who has moved it goes on
+    for _ in range(9):  # let the ready call finish first
         await asyncio.sleep(0)
     assert not first_pass.done()
     desk.clock.advance(5)
     assert await first_pass == 1
     assert undone == ["done"]
-    assert await reaper.expire() == 0  # the other is being undone still, and not a second time
+    # The other call is still being undone, and its undo does not start again.
+    assert await reaper.expire() == 0
     hanging.set()
     await store.until("move")
     assert undone == ["done", "late"]
 
 
 class Broken(Watched):
-    """A store that fails for one call, in a way of its own."""
+    """A store that fails for one call."""
 
     error: Exception = StoreError("no")
 
@@ -117,7 +118,7 @@ async def test_a_failure_with_one_call_is_logged_and_the_others_are_ended(
     assert "call 'call_0' was not ended this time" in caplog.text
 
 
-async def test_all_that_is_due_is_pruned_in_one_pass(store: CallStore) -> None:
+async def test_one_pass_prunes_all_due_calls(store: CallStore) -> None:
     for number in range(2 * expiry.BATCH + 1):
         await store.begin(a_call(f"call_{number}", state=CallState.DONE, deadline=1.0))
     desk = Desk(ready, always(n=1))
@@ -125,21 +126,21 @@ async def test_all_that_is_due_is_pruned_in_one_pass(store: CallStore) -> None:
     assert await store.prune(1e12, 1) == 0
 
 
-async def test_a_call_that_runs_live_does_not_expire_however_long_its_person_takes() -> None:
-    """Its lease is held until it has ended, so an answer is never late."""
-    store, person = Modelled(), Live("go on?")
+async def test_a_live_call_does_not_expire_while_its_user_thinks() -> None:
+    """The lease is held until the call ends, so an answer is never late."""
+    store, user = Modelled(), Live("go on?")
     desk = Desk(ready, always(n=1), policy=lambda given: Durability(given, lease=1e9))
-    running = live(desk, store, person)
-    await person.asked.wait()
+    running = live(desk, store, user)
+    await user.asked.wait()
     desk.clock.advance(1_000_000)
     assert await Reaper(desk.service(store), TOOLS).expire() == 0
-    person.may.set()
+    user.may.set()
     await running
     assert [each.state for each in await store.calls(9)] == ["done"]
 
 
 class Failing(Observed):
-    """A store that fails whenever it is asked for expired calls."""
+    """A store that fails to list expired calls."""
 
     async def expired(self, now: float, limit: int) -> Any:
         self.done.put_nowait("failed")
@@ -160,7 +161,7 @@ async def test_the_reaper_continues_after_any_failure(caplog: pytest.LogCaptureF
     assert running.cancelled()
 
 
-async def test_the_last_connection_that_leaves_stops_the_reaper() -> None:
+async def test_the_reaper_stops_with_the_last_connection() -> None:
     store, clock = Observed(Modelled()), ManualClock()
     installation = Installation([], ServerOptions(store=Durability(store), clock=clock), "test")
     first, second = installation.running(), installation.running()

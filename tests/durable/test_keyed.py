@@ -1,4 +1,4 @@
-"""A keyed first request whose worker died is continued; one that cannot be is refused in words."""
+"""A keyed first request continues after the death of its worker; otherwise the refusal gives the reason."""
 
 import logging
 from typing import Any
@@ -25,7 +25,7 @@ class Ok(BaseModel):
 
 
 async def do(key: str) -> str:
-    """Not in a thread: the clock of these tests runs ahead of one."""
+    """Asynchronous, since the clock of these tests would run ahead of a thread."""
     DONE.append(key)
     return key
 
@@ -47,7 +47,7 @@ async def asks(ctx: BranchContext) -> str:
 
 
 class Counter:
-    """Sends first requests, each to a server process of its own, as their edge does."""
+    """Sends each first request to a new server process, as the edges do."""
 
     def __init__(self, tool: Any = twice) -> None:
         self.desk = Desk(tool, always(ok=True))
@@ -63,7 +63,7 @@ class Counter:
         return await run_round(service, job, journal)
 
 
-async def test_a_call_whose_worker_died_is_continued_wherever_that_was() -> None:
+async def test_a_call_continues_wherever_its_worker_died() -> None:
     undisturbed = Watched(Modelled())
     await Counter().send(undisturbed)
     for at, name in enumerate(undisturbed.asked):
@@ -83,8 +83,8 @@ async def test_a_call_whose_worker_died_is_continued_wherever_that_was() -> None
             assert len(once) == 2
 
 
-async def test_a_repeated_first_request_has_the_time_of_the_first() -> None:
-    """A tool's timeout counts from when its call began, not from when it was asked for again."""
+async def test_a_repeated_first_request_keeps_the_deadline_of_the_first() -> None:
+    """A tool's timeout counts from the start of its call, not from a repeated request."""
     counter, behind = Counter(), Modelled()
     with pytest.raises(ToolError, match=UNAVAILABLE):
         await counter.send(Cut(behind, 0, after=True))
@@ -94,7 +94,7 @@ async def test_a_repeated_first_request_has_the_time_of_the_first() -> None:
     assert DONE == []
 
 
-async def test_a_worker_that_died_is_waited_for_one_lease() -> None:
+async def test_a_request_waits_one_lease_for_a_dead_worker() -> None:
     counter, behind = Counter(asks), Modelled()
     service = counter.desk.service(behind)
     clock = counter.desk.clock
@@ -115,7 +115,7 @@ def _record(counter: Counter, journal: Any) -> Any:
 
 
 @pytest.mark.parametrize("differs", ["arguments", "tool"])
-async def test_the_same_key_for_something_else_runs_nothing(
+async def test_a_used_key_with_other_arguments_runs_nothing(
     store: CallStore, differs: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     counter = Counter()
@@ -129,14 +129,14 @@ async def test_the_same_key_for_something_else_runs_nothing(
     assert "idempotency key" in caplog.text
 
 
-async def test_a_keyed_call_that_was_cancelled_live_is_refused_in_words() -> None:
-    """Its effects were undone when its client left; a new key runs it again."""
+async def test_a_keyed_call_cancelled_live_is_refused_with_its_reason() -> None:
+    """The effects were undone when the client left. A new key runs the call again."""
     counter, behind = Counter(asks), Modelled()
     service = counter.desk.service(behind)
     journal = service.keyed("k-1", "", asks, {})
-    person = Live("Go on?")
-    left = live(counter.desk, behind, person, journal)
-    await person.asked.wait()
+    user = Live("Go on?")
+    left = live(counter.desk, behind, user, journal)
+    await user.asked.wait()
     await cancelled(left)
     assert DONE == ["one", "undo one"]
     with pytest.raises(IdempotencyKeyError, match="was cancelled, and the effects are undone"):
@@ -144,7 +144,7 @@ async def test_a_keyed_call_that_was_cancelled_live_is_refused_in_words() -> Non
     assert DONE == ["one", "undo one"]
 
 
-async def test_a_keyed_call_that_has_expired_says_so(store: CallStore) -> None:
+async def test_an_expired_keyed_call_is_reported_as_expired(store: CallStore) -> None:
     counter = Counter(asks)
     await counter.send(store)
     counter.desk.clock.advance(1_000)

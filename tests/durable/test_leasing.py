@@ -1,4 +1,4 @@
-"""The lease on a call: who holds it, also after a fork, and what is logged when it was not renewed."""
+"""The lease on a call: its holder, forked processes, and the log of failed renewals."""
 
 import asyncio
 import logging
@@ -47,26 +47,28 @@ def test_a_forked_process_does_not_take_its_parents_leases_for_its_own() -> None
 
 
 class Forgetful(Observed):
-    """A store that fails, in a way of its own, when a lease is to be renewed."""
+    """A store that fails to renew a lease."""
 
     async def renew(self, call_id: str, owner: str, until: float) -> bool:
         self.done.put_nowait("failed")
         raise KeyError("no")
 
 
-async def test_why_a_lease_was_not_renewed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_renewal_of_a_lease_is_logged_with_its_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     store, clock = Forgetful(Modelled()), ManualClock()
     await store.begin(a_call())
     with caplog.at_level(logging.ERROR):
         async with Lease(store, "call_1", clock, seconds=9) as lease:
             await lease.open_round(0)
-            await asyncio.sleep(0)  # it is renewed from now on
+            await asyncio.sleep(0)  # the renewal runs from now on
             clock.advance(3)
             await store.until("failed")
     assert "call 'call_1': its lease was not renewed" in caplog.text
 
 
-async def test_a_lease_from_a_clock_an_hour_ahead_is_waited_for_one_lease(store: CallStore) -> None:
+async def test_a_lease_from_a_clock_an_hour_ahead_ends_after_one_lease(store: CallStore) -> None:
     ahead, clock = ManualClock(1_000_003_600.0), Obliging()
     await store.begin(a_call())
     dead = Lease(store, "call_1", ahead, seconds=15)

@@ -1,4 +1,4 @@
-"""Since when a call waits for a person: since the first of the questions that are open."""
+"""A call waits for its user since the oldest of its open questions."""
 
 from typing import Any
 
@@ -31,12 +31,12 @@ def always(step_id: str, request: Any) -> BaseModel:
     return YES
 
 
-async def test_a_question_stands_until_it_is_answered_whatever_else_is() -> None:
+async def test_a_question_keeps_its_age_until_its_answer() -> None:
     desk, store = Desk(plan, always), Modelled()
     service, since = desk.service(store), list[float | None]()
 
     async def play(reply: InputRequiredResult | None) -> InputRequiredResult | None:
-        """Answer the first question of a reply, and note since when the oldest one stands."""
+        """Answer the first question of a reply, and record since when the oldest one is open."""
         state = None if reply is None else reply.request_state
         asked = [] if reply is None else list(reply.input_requests or ())
         ended = await desk.request(service, state, dict.fromkeys(asked[:1], YES))

@@ -1,4 +1,4 @@
-"""A store that fails between an effect and its record: the record waits for it, within the lease."""
+"""If a store fails between an effect and its record, the record waits for the store within the lease."""
 
 import sqlite3
 import tempfile
@@ -67,7 +67,7 @@ async def asks(ctx: BranchContext) -> None:
 
 
 class Failing(Watched):
-    """A store that fails to record while ``failures`` are left; ``on_failure`` is called then."""
+    """A store that fails to record while ``failures`` are left."""
 
     def __init__(self, store: CallStore, error: StoreError | None = None) -> None:
         super().__init__(store)
@@ -119,8 +119,8 @@ async def test_a_record_waits_at_most_for_the_lease_and_the_error_names_the_effe
     assert DONE == [KEY, KEY]
 
 
-async def test_before_an_effect_a_store_that_fails_is_an_error_at_once() -> None:
-    """Nothing has happened that is not recorded."""
+async def test_a_store_failure_before_an_effect_fails_immediately() -> None:
+    """No effect has happened without a record."""
     store = Failing(Modelled())
     desk = Desk(asks, always(ok=True))
     first: Any = await desk.send(store)
@@ -138,7 +138,7 @@ async def test_before_an_effect_a_store_that_fails_is_an_error_at_once() -> None
     assert len(DONE) == 1
 
 
-async def test_a_call_that_is_gone_is_not_waited_for() -> None:
+async def test_a_record_does_not_wait_for_a_deleted_call() -> None:
     store = Failing(Modelled(), UnknownCallError("call_1"))
     desk = Desk(once, always(ok=True))
     WHILE_DONE.append(store.away(1))
@@ -146,7 +146,7 @@ async def test_a_call_that_is_gone_is_not_waited_for() -> None:
         await desk.send(store)
 
 
-async def test_that_something_was_undone_waits_for_the_store_too() -> None:
+async def test_the_record_of_an_undo_waits_for_the_store() -> None:
     store = Failing(Modelled())
     desk = Desk(asks, always(ok=True))
     await desk.send(store)
@@ -173,7 +173,7 @@ async def test_an_undo_that_could_not_be_recorded_is_named() -> None:
 
 
 async def test_a_deadline_is_recorded_with_the_first_entry_of_its_step(clock: ManualClock) -> None:
-    """What another worker has recorded before stays, and does not have it."""
+    """A deadline that another worker recorded earlier stays unchanged."""
     store, step = Modelled(), Entry("step", "book", 1)
     await store.begin(CallRecord("call_1", "once", "{}", 0.0, 1e9))
     await store.record("call_1", 0, {"first": dump_entry(step)})
@@ -193,7 +193,7 @@ async def test_a_deadline_is_recorded_with_the_first_entry_of_its_step(clock: Ma
 
 
 class Releasing(Watched):
-    """A store whose database comes back once it has failed to record."""
+    """A store whose database comes back after a failed record."""
 
     def __init__(self, store: CallStore, come_back: Callable[[], None]) -> None:
         super().__init__(store)
@@ -217,7 +217,7 @@ async def request(store: CallStore, policy: Durability) -> Any:
     return await desk.request(service)
 
 
-async def test_sqlite_that_is_locked_by_another_program(tmp_path: Path) -> None:
+async def test_a_record_waits_for_a_locked_sqlite_file(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/calls.db?timeout=0.1")
     other = sqlite3.connect(
         tmp_path / "calls.db", isolation_level=None, check_same_thread=False, timeout=60
@@ -237,7 +237,7 @@ async def test_sqlite_that_is_locked_by_another_program(tmp_path: Path) -> None:
 
 @pytest.fixture
 def restarted() -> Generator[Server]:
-    """A Postgres server of this test's own."""
+    """Start a Postgres server that only this test uses."""
     with tempfile.TemporaryDirectory(prefix="anabranch-") as folder:
         server = Server(Path(folder))
         server.start()
@@ -248,7 +248,7 @@ def restarted() -> Generator[Server]:
                 server.stop()
 
 
-async def test_postgres_that_is_restarted(restarted: Server) -> None:
+async def test_a_record_waits_for_a_restarted_postgres(restarted: Server) -> None:
     store = open_store(f"{restarted.new_url()}&timeout=2")
     releasing = Releasing(store, restarted.start_again)
     WHILE_DONE.append(restarted.stop)

@@ -1,4 +1,4 @@
-"""A client that repeats itself, and two servers that are asked the same: one outcome."""
+"""A client that repeats a request, and two servers with the same request: one outcome."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ async def trip(ctx: BranchContext) -> list[str]:
 
 @tool
 async def both(ctx: BranchContext) -> list[str]:
-    """Ask two things at once, and book each as soon as it is known."""
+    """Ask two questions concurrently, and book each as soon as its answer is known."""
 
     async def one(number: int) -> str:
         answer = await ctx.elicit(Number, f"how many {number}?")
@@ -107,7 +107,7 @@ async def test_another_answer_is_refused(
     assert "answered differently before" in caplog.text
 
 
-async def test_another_answer_forks_and_both_lines_run_to_their_ends(store: CallStore) -> None:
+async def test_another_answer_forks_and_both_lines_run_to_their_end(store: CallStore) -> None:
     desk = Desk(trip, always(n=3), policy=forking)
     first = asking(await desk.send(store))
     lines: dict[int, InputRequiredResult] = {}
@@ -138,7 +138,7 @@ async def test_undos_of_shared_steps_belong_to_the_first_line(store: CallStore) 
     assert ledger[-2:] == [("book", "0:0"), ("cancel", "0:0")]
 
 
-async def test_no_line_forks_off_from_an_undone_call(store: CallStore) -> None:
+async def test_an_undone_call_cannot_be_forked(store: CallStore) -> None:
     desk = Desk(trip, always(n=3), policy=forking)
     first = asking(await desk.send(store))
     with pytest.raises(ToolError, match="none wanted"):
@@ -161,13 +161,13 @@ async def test_two_servers_with_the_same_request_run_it_once(store: CallStore) -
     assert ledger == [("book", "seat"), ("book", "0:3")]
 
 
-async def test_an_answer_is_pinned_before_anything_depends_on_it(quick: Modelled) -> None:
+async def test_an_answer_is_pinned_before_an_effect_uses_it(quick: Modelled) -> None:
     desk = Desk(trip, always(n=3))
     first = asking(await desk.send(quick))
     recorded = Switch(quick, only="record")
     gate = Gate(recorded, "record")
     request = asyncio.ensure_future(desk.send(gate, first, 3))
-    await gate.arrived.wait()  # the effect has happened; its record is on its way, and is lost
+    await gate.arrived.wait()  # the effect has happened; its record is on the way and is lost
     recorded.is_off = True
     gate.opened.set()
     async with desk.clock.running(1):
@@ -181,7 +181,7 @@ async def test_an_answer_is_pinned_before_anything_depends_on_it(quick: Modelled
     assert len(ledger.by_key()) == 2
 
 
-async def test_a_state_of_a_call_that_the_store_does_not_know_is_refused(store: CallStore) -> None:
+async def test_a_state_of_an_unknown_call_is_refused(store: CallStore) -> None:
     desk = Desk(trip, always(n=3))
     elsewhere = Modelled()
     first = asking(await desk.send(elsewhere))
@@ -194,7 +194,7 @@ def spilling(store: CallStore) -> Durability:
     return Durability(store, spill=0)
 
 
-async def test_a_large_state_stays_in_the_store(store: CallStore) -> None:
+async def test_a_large_state_is_kept_in_the_store(store: CallStore) -> None:
     desk = Desk(trip, always(n=3), policy=spilling)
     first = asking(await desk.send(store))
     assert (first.request_state or "").startswith("@")
@@ -205,14 +205,14 @@ async def test_a_large_state_stays_in_the_store(store: CallStore) -> None:
     assert done == Finished(["0:3", "1:4"])
 
 
-async def test_a_small_state_travels(quick: Modelled) -> None:
+async def test_a_small_state_travels_with_the_client(quick: Modelled) -> None:
     desk = Desk(trip, always(n=3))
     first = asking(await desk.send(quick))
     assert not (first.request_state or "@").startswith("@")
 
 
 @pytest.mark.parametrize("change", ["line", "number", "digest", "shape", "text"])
-async def test_a_reference_to_nothing_is_refused(quick: Modelled, change: str) -> None:
+async def test_a_reference_to_a_missing_state_is_refused(quick: Modelled, change: str) -> None:
     desk = Desk(trip, always(n=3), policy=spilling)
     first = asking(await desk.send(quick))
     line, number, digest = json.loads((first.request_state or "")[1:])
@@ -228,7 +228,7 @@ async def test_a_reference_to_nothing_is_refused(quick: Modelled, change: str) -
 
 
 class CountingModel:
-    """A model of the server's own."""
+    """A model of the server."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -242,7 +242,7 @@ class CountingModel:
 
 @tool
 async def consult(ctx: BranchContext) -> list[str]:
-    """Ask the model, then the person, then the model."""
+    """Sample, ask the user, then sample again."""
     first = await ctx.sample("first")
     await ctx.step(book, first.text)
     await ctx.elicit(Number, "go on?")
@@ -275,7 +275,7 @@ async def test_a_store_out_of_reach_is_reported_and_nothing_is_undone(store: Cal
 
 
 async def test_a_first_call_is_refused_when_the_store_cannot_write_it(store: CallStore) -> None:
-    """What can be read may not be writable: the call is not unknown, it was never begun."""
+    """A readable store may not be writable: the call is not unknown, it never began."""
     desk = Desk(trip, always(n=3))
     switch = Switch(store, only="open_round")
     switch.is_off = True
@@ -284,7 +284,7 @@ async def test_a_first_call_is_refused_when_the_store_cannot_write_it(store: Cal
     assert ledger == []
 
 
-async def test_a_round_that_has_ended_is_repeated_while_a_later_one_runs(store: CallStore) -> None:
+async def test_an_ended_round_can_be_repeated_while_a_later_one_runs(store: CallStore) -> None:
     desk = Desk(trip, always(n=3))
     first = asking(await desk.send(store))
     second = await desk.send(store, first, 3)
@@ -327,13 +327,13 @@ FIRST, OTHER = (f"both/~one#{number}/elicit.1" for number in (1, 2))
 
 
 async def entered(store: CallStore, reply: InputRequiredResult, step_id: str, n: int) -> None:
-    """Have a person answer a question of ``both`` on its page."""
+    """Enter a user's answer to a question of ``both`` on a page."""
     answer = Answer({"action": "accept", "content": {"n": n}})
     assert await enter(store, Journal.loads(reply.request_state or ""), step_id, answer, 1e9)
 
 
 @pytest.mark.parametrize("policy", [Durability, forking])
-async def test_an_answer_entered_later_does_not_make_a_repeated_request_another(
+async def test_an_answer_entered_later_does_not_change_a_repeated_request(
     store: CallStore, policy: Any
 ) -> None:
     desk = Desk(both, always(n=3), policy=policy)
@@ -364,7 +364,7 @@ async def test_an_answer_entered_after_a_crash_waits_for_the_next_round(store: C
     assert done == Finished(["0:3", "1:4"])
 
 
-async def test_a_request_that_answers_next_to_an_entered_answer_can_be_repeated(
+async def test_a_request_with_answers_next_to_an_entered_answer_can_be_repeated(
     store: CallStore,
 ) -> None:
     desk = Desk(both, always(n=3))
@@ -379,7 +379,7 @@ async def test_a_request_that_answers_next_to_an_entered_answer_can_be_repeated(
     assert ledger == [("book", "0:3"), ("book", "1:4")]
 
 
-async def test_an_entered_answer_comes_before_the_answer_of_a_request(store: CallStore) -> None:
+async def test_an_entered_answer_takes_precedence_over_a_requests_answer(store: CallStore) -> None:
     desk = Desk(both, always(n=3))
     first = asking(await desk.send(store))
     await entered(store, first, OTHER, 4)
@@ -388,7 +388,7 @@ async def test_an_entered_answer_comes_before_the_answer_of_a_request(store: Cal
         assert done == Finished(["0:3", "1:4"])
 
 
-async def test_another_line_has_the_answers_entered_before_it_began(store: CallStore) -> None:
+async def test_a_forked_line_has_the_answers_entered_before_its_start(store: CallStore) -> None:
     desk = Desk(both, always(n=3), policy=forking)
     first = asking(await desk.send(store))
     await entered(store, first, FIRST, 3)

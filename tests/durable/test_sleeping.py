@@ -1,4 +1,4 @@
-"""A stored call that sleeps is a row: no task waits for its time, and no reply of it changes."""
+"""A sleeping stored call is only a row in the store: it needs no task, and its replies do not change."""
 
 import asyncio
 from typing import Any
@@ -37,7 +37,7 @@ def do(hours: int) -> int:
 
 
 async def dropped(_: Notice) -> None:
-    """Take a notice."""
+    """Ignore a notice."""
 
 
 class Sleeping:
@@ -52,20 +52,20 @@ class Sleeping:
     async def round(
         self, hours: int, state: str | None = None, *, wakes: bool = True
     ) -> Finished[Any] | InputRequiredResult:
-        """The next round of a call: the first, or the one after ``state``."""
+        """Run the next round of a call: the first, or the one after ``state``."""
         journal = self.service.new() if state is None else await self.service.stored.load(state)
         job = Job(nap, {"hours": hours}, Host(), dropped, wakes=wakes)
         return await run_round(self.service, job, journal)
 
     async def asleep(self, hours: int, state: str | None = None, *, wakes: bool = True) -> str:
-        """The state after a round, in which the call must sleep."""
+        """Run a round in which the call must sleep, and return the state."""
         reply = await self.round(hours, state, wakes=wakes)
         assert isinstance(reply, InputRequiredResult)
         assert reply.input_requests is None
         return str(reply.request_state)
 
 
-async def test_a_request_that_is_repeated_has_its_reply_also_when_the_time_has_come() -> None:
+async def test_a_repeated_request_gets_the_same_reply_after_the_sleep_has_ended() -> None:
     calls = Sleeping()
     first = await calls.asleep(1)
     second = await calls.asleep(1, first)
@@ -77,20 +77,20 @@ async def test_a_request_that_is_repeated_has_its_reply_also_when_the_time_has_c
 
 
 @pytest.mark.parametrize("wakes", [False, True], ids=["a client's", "an agent's"])
-async def test_a_call_that_goes_on_by_itself_expires_after_its_sleep(wakes: bool) -> None:
+async def test_a_call_that_an_agent_wakes_expires_after_its_sleep(wakes: bool) -> None:
     calls = Sleeping()
     first = await calls.asleep(1000, wakes=wakes)
     await calls.asleep(1000, first, wakes=wakes)
-    await calls.asleep(1000, first, wakes=wakes)  # repeated
+    await calls.asleep(1000, first, wakes=wakes)  # the repeated request
     [record] = await calls.store.calls(1)
     lasts = record.deadline - calls.clock.now()
     assert lasts == Durability(calls.store).expire_after + (1000 * HOUR if wakes else 0)
 
 
-async def test_many_calls_sleep_without_a_task_and_go_on_in_the_order_of_their_times() -> None:
+async def test_many_calls_sleep_without_a_task_and_continue_in_order_of_time() -> None:
     calls = Sleeping()
     before = len(asyncio.all_tasks())
-    places = [(number * 7919) % MANY + 1 for number in range(MANY)]  # no order at all
+    places = [(number * 7919) % MANY + 1 for number in range(MANY)]  # in no order
     states = {hours: await calls.asleep(hours) for hours in places}
     assert len(asyncio.all_tasks()) == before
     times = {hours: calls.clock.now() + hours * HOUR for hours in states}

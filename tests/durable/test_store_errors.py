@@ -1,4 +1,4 @@
-"""An error of a store is about the server: it is masked, and never recorded as what a call did."""
+"""An error of a store concerns the server: the error is masked, and never recorded as the call's result."""
 
 import logging
 from dataclasses import replace
@@ -60,7 +60,7 @@ def test_an_error_of_a_store_is_not_written_to_a_journal(error: StoreError) -> N
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("stored", [False, True])
-async def test_the_message_of_a_stores_error_reaches_no_client(era: str, stored: bool) -> None:
+async def test_clients_never_see_the_message_of_a_store_error(era: str, stored: bool) -> None:
     serves = serving(fails, **({"store": Modelled()} if stored else {}))
     async with connected(serves, era, Answers()) as client:
         result = await client.call_tool("fails", {})
@@ -72,13 +72,13 @@ async def test_the_message_of_a_stores_error_reaches_no_client(era: str, stored:
         assert (UNAVAILABLE if stored else "Error executing tool") in shown
 
 
-async def test_a_step_that_fails_as_a_store_does_is_a_failed_step() -> None:
-    """Its author's code sees the same in the round that ran it and in every later one."""
+async def test_a_step_that_raises_a_store_error_is_a_failed_step() -> None:
+    """The author's code sees the same error in the round that ran the step and in every later round."""
     client = MockClient(elicits=[{"n": 1}])
     assert await run_tool(fails_in_a_step, {}, client) == "UnknownCallError"
 
 
-async def test_a_round_that_meets_a_stores_error_is_no_recorded_failure(store: CallStore) -> None:
+async def test_a_store_error_in_a_round_is_no_recorded_failure(store: CallStore) -> None:
     desk = Desk(fails_later, always(n=1))
     first = await desk.send(store)
     assert isinstance(first, InputRequiredResult)
@@ -103,10 +103,10 @@ async def ends(ctx: BranchContext, by: str) -> str:
 
 
 @pytest.mark.parametrize("by", ["asks", "returns", "fails"])
-async def test_a_round_whose_end_the_store_refuses_is_repeated_at_once_without_its_effects(
+async def test_a_round_whose_end_the_store_refused_is_repeated_immediately_without_its_effects(
     quick: Modelled, by: str
 ) -> None:
-    """The worker releases the lease, since the refused write did not."""
+    """The refused write did not release the lease, so the worker does."""
     desk = Desk(ends, always(n=1), arguments={"by": by})
     refusing = Switch(quick, only="end_round")
     refusing.is_off = True
@@ -120,10 +120,10 @@ async def test_a_round_whose_end_the_store_refuses_is_repeated_at_once_without_i
     assert DONE == ["done"]
 
 
-async def test_the_reaper_tries_again_when_the_store_fails_while_it_reads_a_call(
+async def test_the_reaper_retries_a_call_that_the_store_failed_to_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is not a call that cannot be undone: it is due as it was."""
+    """The error does not mean that the call cannot be undone: the call stays due."""
     store = Modelled()
     desk = Desk(asks, always(n=1))
     await desk.send(store)

@@ -1,7 +1,7 @@
-"""A worker that goes on when another has taken its call over ends nothing, and changes nothing.
+"""A suspended worker whose call another worker has taken over ends nothing and changes nothing.
 
-It was suspended, or its machine was, for longer than its lease lasts; it may have passed every check
-of its own before that. What it has done is recorded all the same: see ``test_undoing.py``.
+The worker or its machine was suspended for longer than its lease lasts. The worker may have passed
+every check before. Its effects are recorded all the same: see ``test_undoing.py``.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ async def begun(desk: Desk, store: CallStore) -> InputRequiredResult:
 
 
 async def answered(desk: Desk, store: CallStore, reply: InputRequiredResult) -> Any:
-    """What comes of the answers to ``reply``."""
+    """Return the result of the answers to ``reply``."""
     return await desk.request(desk.service(store), reply.request_state, desk.answer(reply))
 
 
@@ -75,10 +75,10 @@ async def the_call(store: CallStore) -> CallRecord:
 @pytest.mark.parametrize(
     ("called", "at"), [(asks_first, "move"), (does_first, "fail"), (does_first, "entries")]
 )
-async def test_a_call_that_a_reaper_has_taken_is_over_although_the_reaper_is_suspended(
+async def test_a_call_taken_by_a_suspended_reaper_is_over(
     quick: Modelled, called: Any, at: str
 ) -> None:
-    """Its client is told, and the next reaper undoes what it has done, once."""
+    """The client gets ``CallExpiredError``, and the next reaper undoes the call's effects once."""
     desk = Desk(called, always(n=1))
     first = await begun(desk, quick)
     desk.clock.advance(901)
@@ -95,7 +95,7 @@ async def test_a_call_that_a_reaper_has_taken_is_over_although_the_reaper_is_sus
     assert (["looked", "not looked"] if called is does_first else []) == DONE
 
 
-async def test_a_call_that_another_worker_runs_is_not_ended_on_request(quick: Modelled) -> None:
+async def test_a_call_run_by_another_worker_is_not_ended_on_request(quick: Modelled) -> None:
     desk = Desk(asks_first, always(n=1))
     first = await begun(desk, quick)
     gate = Gate(quick, "end_round")
@@ -113,7 +113,9 @@ async def test_a_call_that_another_worker_runs_is_not_ended_on_request(quick: Mo
 # -- a live call -------------------------------------------------------------------------------
 
 
-async def test_a_client_that_hangs_up_ends_no_call_that_another_continues(quick: Modelled) -> None:
+async def test_a_client_that_leaves_ends_no_call_that_another_client_continues(
+    quick: Modelled,
+) -> None:
     desk = Desk(asks_first, always(n=1))
     waits, continues = Live("which?"), Live("sure?")
     suspended = Suspended(quick, "move")
@@ -133,7 +135,9 @@ async def test_a_client_that_hangs_up_ends_no_call_that_another_continues(quick:
     assert (await the_call(quick)).state == "done"
 
 
-async def test_a_client_that_hangs_up_ends_its_call_before_another_runs_it(quick: Modelled) -> None:
+async def test_a_client_that_leaves_ends_its_call_before_another_client_runs_it(
+    quick: Modelled,
+) -> None:
     desk = Desk(asks_first, always(n=1))
     waits = Live("which?")
     store = Observed(quick)
@@ -146,7 +150,9 @@ async def test_a_client_that_hangs_up_ends_its_call_before_another_runs_it(quick
     assert "release" not in order
 
 
-async def test_a_client_that_hangs_up_waiting_for_another_ends_nothing(quick: Modelled) -> None:
+async def test_a_client_that_leaves_while_it_waits_for_another_ends_nothing(
+    quick: Modelled,
+) -> None:
     desk = Desk(asks_first, always(n=1))
     continues, second = Live("sure?"), Observed(quick)
     running = live(desk, quick, continues)
@@ -163,8 +169,8 @@ async def test_a_client_that_hangs_up_waiting_for_another_ends_nothing(quick: Mo
 # -- a round -----------------------------------------------------------------------------------
 
 
-async def test_a_round_is_not_ended_by_a_worker_that_did_only_a_part_of_it(quick: Modelled) -> None:
-    """The call slept for one worker; for the other its time had come, and it did more."""
+async def test_a_worker_with_only_a_part_of_a_round_does_not_end_the_round(quick: Modelled) -> None:
+    """The call still slept for one worker; for the other, the sleep had ended, and that worker did more."""
     desk = Desk(sleeps, always(n=1))
     asleep = await begun(desk, quick)
     desk.clock.advance(400)
@@ -184,7 +190,7 @@ async def test_a_round_is_not_ended_by_a_worker_that_did_only_a_part_of_it(quick
     assert DONE == ["booked", "not booked"]
 
 
-async def test_a_repeated_request_delays_the_expiry_of_waiting_calls_alone(quick: Modelled) -> None:
+async def test_a_repeated_request_delays_only_the_expiry_of_waiting_calls(quick: Modelled) -> None:
     desk = Desk(asks_first, always(n=1))
     first = await begun(desk, quick)
     suspended = Suspended(quick, "answer")
@@ -197,7 +203,7 @@ async def test_a_repeated_request_delays_the_expiry_of_waiting_calls_alone(quick
     assert (await the_call(quick)).deadline == desk.clock.now() + 900
 
 
-async def test_code_that_was_suspended_makes_no_call_its_own_that_other_code_has_continued(
+async def test_suspended_code_does_not_adopt_a_call_that_other_code_continued(
     quick: Modelled,
 ) -> None:
     old, new = (Desk(asks_first, always(n=1), version=version) for version in "12")
@@ -219,8 +225,8 @@ async def test_code_that_was_suspended_makes_no_call_its_own_that_other_code_has
     assert DONE == ["booked"]
 
 
-async def test_a_late_failure_undoes_nothing_that_another_worker_has_done(quick: Modelled) -> None:
-    """The body has failed by itself, such as of the memory that its process has."""
+async def test_a_late_failure_undoes_no_work_of_another_worker(quick: Modelled) -> None:
+    """The body fails for a reason of its process, such as too little memory."""
     healthy = asyncio.Event()
 
     @tool(name="found")

@@ -1,4 +1,4 @@
-"""The table of the states of a turn, and the records that its events make."""
+"""The table of a turn's states, and the records that its events write."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def test_the_page_has_the_table_of_turns() -> None:
 
 @pytest.mark.parametrize("state", TurnState)
 @pytest.mark.parametrize("event", MADE)
-def test_an_event_moves_a_turn_as_the_table_says(event: TurnEvent, state: TurnState) -> None:
+def test_an_event_changes_a_turns_state_by_the_table(event: TurnEvent, state: TurnState) -> None:
     turn = replace(WORKED, state=state)
     if (after := TURN_TRANSITIONS[event].get(state)) is None:
         with pytest.raises(KeyError):
@@ -34,7 +34,7 @@ def test_an_event_moves_a_turn_as_the_table_says(event: TurnEvent, state: TurnSt
     assert bool(made.owner) == bool(made.process) == (after is TurnState.RUNNING)
 
 
-def test_a_worker_that_left_its_turn_to_upkeep_counts() -> None:
+def test_a_worker_that_left_its_turn_to_upkeep_is_counted() -> None:
     ready = TurnRecord("t", TurnState.READY, 20.0, attempt=3, wakes_at=5.0)
     assert WORKED.called(20.0) == ready
     assert ready.called(30.0) == replace(ready, due=30.0)
@@ -42,10 +42,10 @@ def test_a_worker_that_left_its_turn_to_upkeep_counts() -> None:
     assert WORKED.asleep(20.0).attempt == 0
 
 
-def test_a_worker_is_called_for_a_sleeping_turn_before_its_time() -> None:
+def test_a_sleeping_turn_wakes_a_worker_before_its_time() -> None:
     asleep = WORKED.asleep(20.0)
     assert asleep.called(10.0) == replace(asleep, due=10.0, wakes_at=10.0)
 
 
-def test_a_turn_begins_where_there_is_none() -> None:
+def test_a_new_turn_is_running() -> None:
     assert begun("t", "w", "p", 9.0) == TurnRecord("t", TurnState.RUNNING, 9.0, "w", "p")

@@ -1,4 +1,4 @@
-"""Compensations of a call that fails or expires are run: in order, once, whatever else fails."""
+"""The undos of a failed or expired call run in reverse order, once, whatever else fails."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ from tests.durable.stores import Cut, Gate, Modelled, Observed, Switch
 
 
 class Town:
-    """What the tools here change."""
+    """The buildings that the tools build and raze."""
 
     def __init__(self) -> None:
         self.done = Ledger()
@@ -60,7 +60,7 @@ async def in_branch(ctx: BranchContext) -> str:
 
 @tool
 async def found(ctx: BranchContext) -> str:
-    """Build three things, one in a branch and one with an undo that has no name; ask; fail."""
+    """Build three things, one in a branch and one with an unnamed undo; ask; fail."""
     await ctx.notify("building")
     await ctx.step(build, "a", undo=raze)
     await ctx.branch(in_branch)
@@ -85,7 +85,7 @@ async def fail(desk: Desk, store: CallStore, reply: InputRequiredResult, n: int)
 # -- a call that fails -------------------------------------------------------------------------
 
 
-async def test_undos_are_run_in_reverse_order_and_once(store: CallStore) -> None:
+async def test_undos_run_in_reverse_order_and_once(store: CallStore) -> None:
     desk = Desk(found, always(n=0))
     first = asking(await desk.send(store))
     for _ in range(2):
@@ -93,7 +93,7 @@ async def test_undos_are_run_in_reverse_order_and_once(store: CallStore) -> None
     assert town.done == [*BUILT, ("build", "d"), ("raze", "d"), *RAZED]
 
 
-async def test_a_compensation_that_fails_is_run_again_until_it_succeeds(store: CallStore) -> None:
+async def test_a_failed_compensation_is_retried_until_it_succeeds(store: CallStore) -> None:
     desk = Desk(found, always(n=0), policy=patiently)
     town.broken.add("b")
     first = asking(await desk.send(store))
@@ -119,24 +119,24 @@ async def test_a_compensation_that_fails_is_run_again_until_it_succeeds(store: C
 
 
 def for_ever(store: CallStore) -> Durability:
-    """Undos that are not tried again by themselves, however fast the clock runs."""
+    """Settings whose undos are not retried automatically, however fast the clock runs."""
     return Durability(store, lease=100_000_000, retry_undo_after=100_000_000)
 
 
-async def test_a_failed_compensation_is_tried_again_at_once_on_request(store: CallStore) -> None:
-    """The process that asks does not have its tool."""
+async def test_a_failed_compensation_is_retried_immediately_on_request(store: CallStore) -> None:
+    """The requesting process does not have the call's tool."""
     desk = Desk(found, always(n=0), policy=for_ever)
     town.broken.add("b")
     asking(await desk.send(store))
     line = (await store.calls(1))[0].call_id
-    assert not await undo_again(store, line, desk.clock.now())  # it waits for its client
+    assert not await undo_again(store, line, desk.clock.now())  # the call waits for its client
     desk.clock.advance(1_000)
     async with desk.clock.running():
         assert await reaper(desk, store).expire() == 0
     [left] = await unfinished(store, desk.clock.now(), 9)
     assert (left.call, left.tool, left.state) == (line, "found", "undos left")
     town.broken.clear()
-    assert await reaper(desk, store).expire() == 0  # not before its time
+    assert await reaper(desk, store).expire() == 0  # the retry is not due yet
     assert await undo_again(store, line, desk.clock.now())
     assert await reaper(desk, store).expire() == 1
     assert town.done[-1] == ("raze", "b")
@@ -146,7 +146,7 @@ async def test_a_failed_compensation_is_tried_again_at_once_on_request(store: Ca
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("reaped", [False, True])
-async def test_compensations_that_a_crash_left_are_run_and_the_body_is_not_continued(
+async def test_compensations_left_by_a_crash_run_and_the_body_does_not_continue(
     after: bool, reaped: bool
 ) -> None:
     quick = Modelled()
@@ -171,7 +171,8 @@ async def test_compensations_that_a_crash_left_are_run_and_the_body_is_not_conti
         happened = list(dict.fromkeys(town.done))
         undone = [("raze", what) for kind, what in reversed(happened) if kind == "build"]
         if name == "record" and not after and reaped and len(happened) < 2 * len(undone):
-            undone.remove(("raze", "d"))  # the gap: that it was built was not recorded
+            # The unavoidable gap: the building of "d" was not recorded.
+            undone.remove(("raze", "d"))
         built = [*BUILT, ("build", "d")] if ("build", "d") in happened else BUILT
         assert happened == [*built, *undone], name
         assert len(town.done.by_key()) == len(happened), "what is repeated has one key"
@@ -185,7 +186,7 @@ async def state_of(store: CallStore) -> str:
     return str(record.state)
 
 
-async def test_a_failed_call_that_another_has_undone_has_its_error(store: CallStore) -> None:
+async def test_a_failed_call_that_another_worker_undid_keeps_its_error(store: CallStore) -> None:
     desk = Desk(found, always(n=0))
     first = asking(await desk.send(store))
     dying = Switch(store, only="end_round")
@@ -198,7 +199,7 @@ async def test_a_failed_call_that_another_has_undone_has_its_error(store: CallSt
 
 
 @pytest.mark.parametrize("end", ["expired", "stopped"])
-async def test_a_call_whose_undo_is_tried_again_ends_as_it_would_have_at_once(
+async def test_a_call_with_a_retried_undo_ends_like_one_without_a_failure(
     store: CallStore, end: str
 ) -> None:
     desk = Desk(found, always(n=1), policy=patiently)
@@ -219,7 +220,7 @@ async def test_a_call_whose_undo_is_tried_again_ends_as_it_would_have_at_once(
         await desk.send(store, first, 1)
 
 
-# -- a call that is not continued ---------------------------------------------------------------
+# -- a call that its client abandons ------------------------------------------------------------
 
 
 async def test_an_expired_call_is_undone_after_its_deadline(store: CallStore) -> None:
@@ -238,11 +239,12 @@ async def test_an_expired_call_is_undone_after_its_deadline(store: CallStore) ->
     assert town.done == [*BUILT, *RAZED]
 
 
-async def test_a_call_that_was_answered_in_time_gets_a_new_deadline(store: CallStore) -> None:
+async def test_a_call_answered_in_time_gets_a_new_deadline(store: CallStore) -> None:
     desk = Desk(found, always(n=1))
     first = asking(await desk.send(store))
     desk.clock.advance(800)
-    await desk.request(desk.service(store), first.request_state, {})  # no answer: asked again
+    # A request without an answer: the server asks again.
+    await desk.request(desk.service(store), first.request_state, {})
     desk.clock.advance(800)
     assert await reaper(desk, store).expire() == 0
     assert town.done == BUILT
@@ -261,7 +263,7 @@ async def test_a_call_gets_a_new_deadline_when_its_client_asks_again(store: Call
     assert await reaper(desk, store).expire() == 1
 
 
-async def test_a_client_that_repeats_itself_puts_off_no_failed_undos(store: CallStore) -> None:
+async def test_a_repeated_request_does_not_delay_failed_undos(store: CallStore) -> None:
     desk = Desk(found, always(n=0), policy=patiently)
     town.broken.add("b")
     first = asking(await desk.send(store))
@@ -274,7 +276,7 @@ async def test_a_client_that_repeats_itself_puts_off_no_failed_undos(store: Call
     assert town.done[-1] == ("raze", "b")
 
 
-async def test_an_expiry_and_a_late_answer_exclude_each_other(store: CallStore) -> None:
+async def test_a_call_either_expires_or_takes_a_late_answer(store: CallStore) -> None:
     desk = Desk(found, always(n=1), policy=patiently)
     first = asking(await desk.send(store))
     desk.clock.advance(901)
@@ -290,7 +292,7 @@ async def test_an_expiry_and_a_late_answer_exclude_each_other(store: CallStore) 
     assert town.done == [*BUILT, *RAZED]
 
 
-async def test_a_late_answer_that_is_first_is_taken(store: CallStore) -> None:
+async def test_a_late_answer_before_the_expiry_is_accepted(store: CallStore) -> None:
     desk = Desk(found, always(n=1))
     first = asking(await desk.send(store))
     desk.clock.advance(901)
@@ -304,7 +306,7 @@ async def test_a_late_answer_that_is_first_is_taken(store: CallStore) -> None:
     assert town.done == BUILT
 
 
-async def test_the_reaper_reads_past_calls_of_tools_that_it_does_not_have(quick: Modelled) -> None:
+async def test_the_reaper_skips_calls_of_unknown_tools(quick: Modelled) -> None:
     @tool(name="other")
     async def other(ctx: BranchContext) -> None:
         await ctx.elicit(Number, "n?")
@@ -324,11 +326,11 @@ async def test_the_reaper_reads_past_calls_of_tools_that_it_does_not_have(quick:
 # -- a live call -------------------------------------------------------------------------------
 
 
-async def test_a_live_call_that_is_left_is_undone_at_once(store: CallStore) -> None:
+async def test_an_abandoned_live_call_is_undone_immediately(store: CallStore) -> None:
     desk = Desk(found, always(n=1))
-    person = Live("let it stand?")
-    left = live(desk, store, person)
-    await person.asked.wait()
+    user = Live("let it stand?")
+    left = live(desk, store, user)
+    await user.asked.wait()
     await cancelled(left)
     assert town.done == [*BUILT, *RAZED]
     desk.clock.advance(1_000)
@@ -338,9 +340,9 @@ async def test_a_live_call_that_is_left_is_undone_at_once(store: CallStore) -> N
 async def test_the_reaper_undoes_a_live_call_that_lost_its_store(quick: Modelled) -> None:
     desk = Desk(found, always(n=1))
     switch = Switch(quick)
-    person = Live("let it stand?")
-    left = live(desk, switch, person)
-    await person.asked.wait()
+    user = Live("let it stand?")
+    left = live(desk, switch, user)
+    await user.asked.wait()
     switch.is_off = True
     await cancelled(left)
     assert town.done == BUILT
@@ -352,7 +354,7 @@ async def test_the_reaper_undoes_a_live_call_that_lost_its_store(quick: Modelled
 # -- leases ------------------------------------------------------------------------------------
 
 
-async def test_a_lease_is_prolonged_for_as_long_as_a_step_takes(store: CallStore) -> None:
+async def test_a_lease_is_renewed_while_a_step_runs(store: CallStore) -> None:
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def slowly() -> str:
@@ -381,7 +383,7 @@ def short(store: CallStore) -> Durability:
     return Durability(store, lease=10)
 
 
-async def test_a_worker_that_lost_the_lease_starts_nothing_and_the_first_record_counts(
+async def test_a_worker_without_its_lease_starts_nothing_and_the_first_record_counts(
     store: CallStore,
 ) -> None:
     begun, may_end = asyncio.Event(), asyncio.Event()
@@ -402,7 +404,7 @@ async def test_a_worker_that_lost_the_lease_starts_nothing_and_the_first_record_
     switch = Switch(store, only="renew")
     losing = asyncio.ensure_future(desk.send(switch))
     await begun.wait()
-    switch.is_off = True  # it cannot be prolonged
+    switch.is_off = True  # the lease cannot be renewed
     desk.clock.advance(11)
     winner = await desk.send(store)
     assert getattr(winner, "value", None) == ["late", "more"]
@@ -413,7 +415,7 @@ async def test_a_worker_that_lost_the_lease_starts_nothing_and_the_first_record_
     assert await desk.send(store) == winner
 
 
-async def test_a_lease_that_has_run_out_is_refused(quick: Modelled) -> None:
+async def test_an_expired_lease_is_refused(quick: Modelled) -> None:
     desk = Desk(found, always(n=1))
     await desk.send(quick)
     async with Lease(quick, "call_1", desk.clock, seconds=10) as lease:

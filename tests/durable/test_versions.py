@@ -1,4 +1,4 @@
-"""A call that was begun by one version of the code, and meets another: continued, or left as it is."""
+"""A call started by one version of the code meets another: the other version continues it or leaves it."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ async def book_1(ctx: BranchContext) -> str:
 
 @tool(name="book")
 async def book_2(ctx: BranchContext) -> str:
-    """Do the same so far, and say more."""
+    """Take the same way so far, and return more."""
     await ctx.step(reserve, "seat", undo=release)
     await ctx.elicit(Number, "how many?")
     await ctx.step(charge, "card")
@@ -61,7 +61,7 @@ async def book_2(ctx: BranchContext) -> str:
 
 @tool(name="book")
 async def book_otherwise(ctx: BranchContext) -> str:
-    """Do something before the question that the first version did not."""
+    """Run a step before the question that the first version did not run."""
     await ctx.step(charge, "deposit", undo=lose)
     await ctx.step(reserve, "seat", undo=lose)
     await ctx.elicit(Number, "how many?")
@@ -78,14 +78,14 @@ async def book_fewer(ctx: BranchContext) -> str:
 
 @tool(name="book")
 async def book_elsewhere(ctx: BranchContext) -> str:
-    """Do something else than the first version has done."""
+    """Run another step than the first version."""
     await ctx.step(reserve, "box", undo=release)
     await ctx.elicit(Number, "how many?")
     return "booked elsewhere"
 
 
 def at_version(tool: Tool[Any], version: str, like: Desk | None = None) -> Desk:
-    """Where the same call is played by other code, at the same time."""
+    """Return a desk that plays the same call with other code, on the same clock."""
     desk = Desk(tool, always(n=1), version=version)
     if like is not None:
         desk.clock = like.clock
@@ -111,7 +111,7 @@ async def found(store: CallStore) -> CallRecord:
     return record
 
 
-async def test_other_code_that_takes_the_same_way_continues_the_call(store: CallStore) -> None:
+async def test_other_code_with_the_same_steps_continues_the_call(store: CallStore) -> None:
     old = at_version(book_1, "1")
     first = await asked(old, store)
     assert (await found(store)).version == "1"
@@ -122,7 +122,7 @@ async def test_other_code_that_takes_the_same_way_continues_the_call(store: Call
     assert (await found(store)).version == "2"
 
 
-async def test_code_that_takes_another_way_leaves_the_call_to_its_own(store: CallStore) -> None:
+async def test_code_with_other_steps_leaves_the_call_to_its_version(store: CallStore) -> None:
     old = at_version(book_1, "1")
     first = await asked(old, store)
     new = at_version(book_otherwise, "2", old)
@@ -137,7 +137,7 @@ async def test_code_that_takes_another_way_leaves_the_call_to_its_own(store: Cal
     assert ledger == BOOKED
 
 
-async def test_an_answer_to_other_code_in_vain_binds_nobody() -> None:
+async def test_an_answer_to_unfit_code_is_not_binding() -> None:
     store = Modelled()
     old = at_version(book_1, "1")
     first = await asked(old, store)
@@ -147,7 +147,7 @@ async def test_an_answer_to_other_code_in_vain_binds_nobody() -> None:
     assert await answer(old, store, first, n=2) == "booked"
 
 
-async def test_a_client_that_tries_other_code_has_as_much_time_again() -> None:
+async def test_a_client_that_tries_other_code_gets_the_full_time_again() -> None:
     store = Modelled()
     old = at_version(book_1, "1")
     first = await asked(old, store)
@@ -159,7 +159,7 @@ async def test_a_client_that_tries_other_code_has_as_much_time_again() -> None:
     assert (await found(store)).deadline == deadline + 100
 
 
-async def test_code_of_the_same_version_that_takes_another_way_fails_the_call() -> None:
+async def test_code_of_the_same_version_with_other_steps_fails_the_call() -> None:
     store = Modelled()
     old = at_version(book_1, "1")
     first = await asked(old, store)
@@ -170,7 +170,7 @@ async def test_code_of_the_same_version_that_takes_another_way_fails_the_call() 
 
 
 @pytest.mark.parametrize("version", ["", "1"])
-async def test_a_call_or_a_server_without_a_version_is_of_any(version: str) -> None:
+async def test_a_call_or_server_without_a_version_fits_any_version(version: str) -> None:
     store = Modelled()
     old = at_version(book_1, version)
     first = await asked(old, store)
@@ -181,10 +181,10 @@ async def test_a_call_or_a_server_without_a_version_is_of_any(version: str) -> N
 
 
 @pytest.mark.parametrize("version", ["", "1", "2"])
-async def test_other_code_refuses_an_answer_to_a_question_that_it_has_changed(
+async def test_other_code_refuses_an_answer_to_a_changed_question(
     store: CallStore, version: str
 ) -> None:
-    """A version need not tell: the words may come from a file that does not count."""
+    """The version may be equal: the words may come from a file that does not count as code."""
     old = at_version(book_1, "1")
     first = await asked(old, store)
     new = at_version(book_fewer, version, old)
@@ -231,8 +231,8 @@ async def book_patched(ctx: BranchContext) -> str:
     return "booked by the new code"
 
 
-async def test_a_marker_lets_new_code_continue_a_call_it_would_have_left(store: CallStore) -> None:
-    """Its first way has been passed; its second one has not."""
+async def test_a_marker_lets_new_code_continue_an_old_call(store: CallStore) -> None:
+    """The call has passed its first marker, but not its second."""
     old = at_version(book_1, "1")
     first = await asked(old, store)
     new = at_version(book_patched, "2", old)
@@ -240,8 +240,8 @@ async def test_a_marker_lets_new_code_continue_a_call_it_would_have_left(store: 
     assert ledger == [BOOKED[0], ("charge", "receipt"), BOOKED[1]]
 
 
-async def test_a_marker_that_was_decided_before_a_crash_stays_decided(store: CallStore) -> None:
-    """Its round has recorded an effect of the new code, which is no sign of the old code."""
+async def test_a_marker_decided_before_a_crash_stays_decided(store: CallStore) -> None:
+    """The interrupted round has recorded an effect of the new code, which is no sign of the old code."""
     desk = at_version(book_patched, "2")
     with pytest.raises(ToolError):
         await asked(desk, CutAt(store, "end_round"))
@@ -251,7 +251,7 @@ async def test_a_marker_that_was_decided_before_a_crash_stays_decided(store: Cal
     assert ledger[2:] == [("charge", "receipt"), BOOKED[1]]
 
 
-async def test_an_answer_that_was_refused_before_a_crash_stays_refused(store: CallStore) -> None:
+async def test_an_answer_refused_before_a_crash_stays_refused(store: CallStore) -> None:
     def version(words: str) -> Tool[Any]:
         @tool(name="book")
         async def book(ctx: BranchContext) -> str:
@@ -281,11 +281,11 @@ async def test_an_answer_that_was_refused_before_a_crash_stays_refused(store: Ca
 
 
 async def test_a_call_continued_by_other_code_belongs_to_that_code() -> None:
-    """The version follows the code: the old one cannot replay what the new one has done."""
+    """The version follows the code, since the old code cannot replay the new code's entries."""
 
     @tool(name="book")
     async def book_twice(ctx: BranchContext) -> str:
-        """Ask once more than the first version."""
+        """Ask one question more than the first version."""
         await ctx.step(reserve, "seat", undo=release)
         await ctx.elicit(Number, "how many?")
         await ctx.elicit(Number, "really?")
@@ -305,10 +305,10 @@ async def test_a_call_continued_by_other_code_belongs_to_that_code() -> None:
 
 
 @pytest.mark.parametrize("died_at", ["record", "end_round"])
-async def test_nothing_of_an_interrupted_round_is_repeated_or_undone_by_other_code(
+async def test_other_code_neither_repeats_nor_undoes_an_interrupted_round(
     store: CallStore, died_at: str
 ) -> None:
-    """The process of the old code dies with an effect that is recorded."""
+    """The process with the old code dies after an effect is recorded."""
     whole = Cut(Modelled(), None)
     await asked(at_version(book_1, "1"), whole)
     ledger.clear()
@@ -325,7 +325,7 @@ async def test_nothing_of_an_interrupted_round_is_repeated_or_undone_by_other_co
     assert ledger == BOOKED
 
 
-async def test_an_expired_call_is_undone_by_code_that_takes_the_same_way(store: CallStore) -> None:
+async def test_code_with_the_same_steps_undoes_an_expired_call(store: CallStore) -> None:
     old = at_version(book_1, "1")
     first = await asked(old, store)
     old.clock.advance(1_000)
@@ -340,7 +340,7 @@ async def test_an_expired_call_is_undone_by_code_that_takes_the_same_way(store: 
         await answer(old, store, first)
 
 
-async def test_an_expired_call_that_other_code_cannot_undo_is_over_and_waits_for_its_own() -> None:
+async def test_an_expired_call_that_other_code_cannot_undo_waits_for_its_version() -> None:
     store = Modelled()
     old = at_version(book_1, "1")
     first = await asked(old, store)

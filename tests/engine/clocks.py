@@ -1,4 +1,4 @@
-"""A clock for what waits by the clock: no test waits for real time."""
+"""A manual clock that advances when a task waits for it, so that no test waits for real time."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from anabranch._engine.branch import Deadline
 from anabranch.testing import ManualClock
 
 PASSES = 20
-"""Passes of the loop in which what happens at the same time happens, before time goes on."""
+"""Passes of the event loop in which simultaneous tasks run before the clock advances."""
 
 
 class Obliging(ManualClock):
-    """A clock that moves only when it is waited for, and by as much: work takes no time.
+    """A clock that advances only to the timers that tasks wait for; work takes no time.
 
-    It stops at each timer on its way, and moves no further for one that was cancelled meanwhile.
+    The clock stops at each timer, and does not advance for a timer that was cancelled meanwhile.
     """
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
@@ -25,7 +25,7 @@ class Obliging(ManualClock):
         return timer
 
     def obliges(self, callback: Callable[[], None]) -> bool:
-        """Whether the clock moves for this timer; not for one that only limits what goes on."""
+        """Return whether the clock advances for this timer; it does not for a timer that only limits work."""
         return not isinstance(getattr(callback, "__self__", None), Deadline)
 
     def _move(self, timer: Any, when: float, passes: int) -> None:

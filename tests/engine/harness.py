@@ -1,8 +1,9 @@
 """A small driver of the engine, without tools, contexts or transports.
 
-It has what a body under test may do (``ask``, ``step``, ``branch``, ...) and the two ways of
-running it: ``rounds`` throws the body away at every round and continues from the journal's text,
-with ``hot`` it stays alive. Questions are texts; the answer to ``q`` is ``Q`` unless a test says so.
+The module has the operations of a body under test (``ask``, ``step``, ``branch``, ...) and two ways
+to run the body. ``rounds`` discards the body after each round and continues from the journal's
+text. ``hot`` keeps the body alive. Questions are texts; the answer to ``q`` is ``Q`` unless a test
+says otherwise.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -37,17 +38,17 @@ Body = Callable[[Branch], Coroutine[Any, Any, T]]
 NAME = "t"
 
 
-# -- what a body does ------------------------------------------------------------------------
+# -- operations of a body ----------------------------------------------------------------------
 
 
 def here() -> tuple[Call[Any], Scope]:
-    """Return the running call, and the place in it."""
+    """Return the running call and the current scope."""
     call = current_call()
     return call, call.scheduler.scope()
 
 
 def ask(question: str, *, key: str | None = None) -> Coroutine[Any, Any, Any]:
-    """Ask; as an operation: the id is taken now, the question is put when this is awaited."""
+    """Return an operation that asks: the call takes the id now, and asks when the operation is awaited."""
     call, scope = here()
     step_id = call.cursor.new_id(scope, "ask", key)
 
@@ -62,7 +63,7 @@ def ask(question: str, *, key: str | None = None) -> Coroutine[Any, Any, Any]:
 
 
 async def ask_here(question: str) -> Any:
-    """Ask; the id is taken in the task that runs this."""
+    """Ask; the task that runs this takes the id."""
     return await ask(question)
 
 
@@ -123,7 +124,7 @@ def now() -> float:
     return current_call().operations.now(scope)
 
 
-# -- who answers -----------------------------------------------------------------------------
+# -- answers ---------------------------------------------------------------------------------
 
 
 def loudly(question: str) -> Answer:
@@ -136,10 +137,10 @@ def failing(question: str) -> Answer:
 
 
 Answers = Callable[[str], Answer | None]
-"""What is answered to a question; ``None``: nothing, this time."""
+"""Returns the answer to a question; ``None`` leaves the question open for this time."""
 
 
-# -- who writes it down ----------------------------------------------------------------------
+# -- a recorder ------------------------------------------------------------------------------
 
 
 @dataclass
@@ -147,8 +148,8 @@ class Book:
     """A recorder in memory.
 
     Attributes:
-        entries: by step id; what is there was written by another run, which was first.
-        is_closed: nothing can be written any more.
+        entries: by step id; an entry that exists was recorded first, by another run.
+        is_closed: whether every write fails.
     """
 
     entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
@@ -156,7 +157,7 @@ class Book:
     undone_steps: list[str] = field(default_factory=list[str])
 
     def check(self) -> None:
-        """See the port."""
+        """Allow every operation."""
 
     async def record(
         self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
@@ -166,7 +167,7 @@ class Book:
         return {step_id: self.entries.setdefault(step_id, new) for step_id, new in entries.items()}
 
     async def failing(self, error: dict[str, Any] | None) -> None:
-        """See the port."""
+        """Ignore the failure of the call."""
 
     async def undone(self, step_id: str) -> None:
         self.undone_steps.append(step_id)
@@ -177,7 +178,7 @@ class Book:
 
 @dataclass
 class Run(Generic[T]):
-    """What became of a body: its value, and for each round what was asked in it."""
+    """The outcome of a body: its value, and the questions of each round."""
 
     value: T
     brackets: list[list[str]]
@@ -187,7 +188,7 @@ class Run(Generic[T]):
 
 @dataclass
 class World:
-    """What surrounds a call; shared by all its rounds."""
+    """The surroundings of a call, which all its rounds share."""
 
     limits: Limits = field(default_factory=Limits)
     clock: ManualClock = field(default_factory=ManualClock)
@@ -222,7 +223,10 @@ async def rounds(
     state: str | None = None,
     between: Callable[[], None] = lambda: None,
 ) -> Run[T]:
-    """Run cold to the end; ``state`` goes on from there, ``between`` is called between rounds."""
+    """Run the body cold to its end.
+
+    ``state`` is the journal text to start from; ``between`` is called between rounds.
+    """
     world = world or World()
     run: Run[Any] = Run(None, [])
     text = state or world.journal().dumps()

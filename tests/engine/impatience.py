@@ -1,4 +1,4 @@
-"""Waits of the engine that a test of many calls shortens."""
+"""Shortens waits of the engine, for tests of many calls."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from anabranch._engine import compensations, quiescence
 
 
 def shorten_grace(patch: pytest.MonkeyPatch) -> None:
-    """End a round soon after all strands wait, although something may run in the background."""
+    """End a round soon after all strands wait, even if a background task runs."""
     patch.setattr(quiescence, "GRACE", 0.01)
 
 

@@ -1,4 +1,4 @@
-"""Strategies for any JSON value."""
+"""Hypothesis strategies for JSON values."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The event loops on which rounds are tested."""
+"""The event loops on which the tests run rounds."""
 
 import asyncio
 import sys
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def eager_loop() -> asyncio.AbstractEventLoop:
-    """A loop whose tasks start before ``create_task`` returns."""
+    """Return a loop whose tasks start before ``create_task`` returns."""
     loop = asyncio.new_event_loop()
     loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009 - since Python 3.12
     return loop

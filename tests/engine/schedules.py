@@ -1,9 +1,9 @@
-"""Random concurrent programs, what they must ask in each round, and a way to run them.
+"""Random concurrent programs, the questions that each round must ask, and an interpreter.
 
-A program is a tree. :func:`expected` says what a tree asks when some questions are answered, without
-running anything: that is the model. :class:`Interpreter` runs the same tree with real tasks, groups,
-locks, queues, threads and branches, and with delays that come from elsewhere, so that the same
-program can be run again with other timing.
+A program is a tree. :func:`expected` is the model: it returns the questions of a tree for given
+answers, without running anything. :class:`Interpreter` runs the same tree with real tasks, groups,
+locks, queues, threads and branches. The delays come from outside, so that a program can run again
+with other timing.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ ONE_BY_ONE = [
 AROUND = ["branch", "shield", "wait_for", "timeout", "fail_after", "task", "race", "nested branch"]
 
 BACKGROUND = ["heartbeat", "spinner", "poller", "anyio poller", "ping-pong", "future", "steps"]
-"""What may go on beside a program, and never ends."""
+"""Background tasks that run next to a program and never end."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """``kind`` of node, ``name`` (of a leaf: its question), and what is inside."""
+    """A node of a program: its ``kind``, its ``name`` (for a leaf, the question), and its children."""
 
     kind: str
     name: str
@@ -68,7 +68,7 @@ def grow(dice: random.Random, name: str = "q", depth: int = 3) -> Tree:
 
 
 def expected(tree: Tree, answered: Collection[str]) -> tuple[bool, list[str]]:
-    """Return whether ``tree`` comes to its end, and what it asks, with these answers."""
+    """Return whether ``tree`` ends with these answers, and its questions."""
     if tree.kind in {"ask", "ask here"}:
         return tree.name in answered, [] if tree.name in answered else [tree.name]
     if not tree.inside:
@@ -138,7 +138,7 @@ async def _again(seconds: float) -> None:
 
 
 class Interpreter:
-    """Runs a tree; ``delays`` decides how long everything takes, and nothing else."""
+    """Runs a tree; ``delays`` decides only how long each part takes."""
 
     def __init__(self, delays: random.Random) -> None:
         self._delays = delays
@@ -163,7 +163,7 @@ class Interpreter:
                 polling.cancel()
             return value
         if kind == "anyio poller":
-            value = None  # a task group could swallow an exception, for all that is known
+            value = None  # the engine must assume that a task group swallows an exception
             async with anyio.create_task_group() as group:
                 group.start_soon(anyio.sleep, 3600)
                 value = await self.run(tree)
@@ -204,7 +204,7 @@ class Interpreter:
         await self.pause()
         return tree.name
 
-    # -- all at once
+    # -- concurrent parts
 
     async def at_once(self, kind: str, parts: list[Any]) -> list[Any]:
         if kind == "gather":
@@ -247,7 +247,7 @@ class Interpreter:
             await self.pause()
         return [values[number] for number in range(len(parts))]
 
-    # -- one by one, though several tasks take part
+    # -- sequential parts in several tasks
 
     async def one_by_one(self, tree: Tree) -> list[Any]:
         if tree.kind == "sequence":
@@ -281,7 +281,7 @@ class Interpreter:
     def hand_over(
         self, kind: str, streams: contextlib.ExitStack
     ) -> tuple[Callable[[], Any], Callable[[], Any]]:
-        """Return how one task tells the next that it may go on, and how that one waits."""
+        """Return a function by which a task lets the next one continue, and a function that waits for it."""
         if kind == "event":
             event = asyncio.Event()
 
@@ -311,7 +311,7 @@ class Interpreter:
 
         return notify, wait
 
-    # -- around one
+    # -- one part inside a wrapper
 
     async def around(self, tree: Tree, part: Tree) -> Any:
         kind = tree.kind

@@ -1,4 +1,4 @@
-"""An account alone: budgets that enclose, reservations, and waiting for what others give back."""
+"""A token account alone: enclosing budgets, reservations, and waits for returned tokens."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def test_spent_tokens_count_in_every_enclosing_account_and_the_innermost_budget_
     outer, middle, inner = nested(10, None, 6)
     inner.settle(None, 5)
     assert [account.tokens for account in (outer, middle, inner)] == [5, 5, 5]
-    for least in (2, 6):  # the second exceeds the outer budget as well
+    for least in (2, 6):  # the second amount exceeds the outer budget as well
         with pytest.raises(BudgetError) as refused:
             inner.reserve(least, 9)
         found = (refused.value.account, refused.value.what, refused.value.wanted)
@@ -52,7 +52,7 @@ def test_reserved_tokens_are_neither_spent_nor_free() -> None:
     assert (inner.left, outer.tokens, inner.tokens, outer.reserved) == (9, 1, 1, 0)
 
 
-def test_a_cost_is_reserved_as_far_as_it_is_known() -> None:
+def test_a_known_part_of_a_cost_is_reserved() -> None:
     account = Account("a", max_cost=2.0)
     assert account.is_limited
     reservation = account.reserve(1, 10, cost=5.0)
@@ -88,14 +88,14 @@ def test_an_account_is_exhausted_when_a_reservation_no_longer_fits() -> None:
     assert (account.is_exhausted, account.is_busy(1)) == (True, False)
 
 
-def test_a_recorded_reservation_is_settled_as_any_reservation() -> None:
+def test_a_recorded_reservation_is_settled_like_a_new_one() -> None:
     account = Account("a", max_tokens=100, tokens=10, reserved=60, has_warned=True)
     assert account.left == 30
     assert account.settle(account.reserved_before(60), 75) == []
     assert (account.tokens, account.reserved, account.left) == (85, 0, 15)
 
 
-async def test_a_waiter_gets_tokens_that_others_give_back() -> None:
+async def test_a_waiting_request_gets_returned_tokens() -> None:
     outer, inner = nested(100, None)
     first = outer.reserve(1, 80)
     waiting = [asyncio.create_task(inner.reserve_in_turn(1, 50)) for _ in range(3)]
@@ -112,7 +112,7 @@ async def test_a_waiter_gets_tokens_that_others_give_back() -> None:
         await inner.reserve_in_turn(1, 50)
 
 
-async def test_no_one_waits_for_a_cost_that_is_spent() -> None:
+async def test_a_request_does_not_wait_for_spent_tokens() -> None:
     account = Account("a", max_cost=1.0)
     first = await account.reserve_in_turn(1, 1, cost=0.9)
     second = asyncio.create_task(account.reserve_in_turn(1, 1, cost=0.9))
@@ -136,7 +136,7 @@ _ACTIONS = st.lists(
 
 
 class Requests:
-    """Requests in accounts inside one another, and what each account should say of them."""
+    """Requests in nested accounts, and the expected balance of each account."""
 
     def __init__(self, accounts: list[Account]) -> None:
         self.accounts = accounts
@@ -185,7 +185,9 @@ class Requests:
 def test_spent_and_reserved_tokens_exceed_a_budget_by_at_most_one_reply_each(
     budgets: list[int | None], actions: list[tuple[str, int, int, int]]
 ) -> None:
-    """The invariant: settled and reserved tokens fit, but for what replies take beyond theirs."""
+    """The invariant: settled and reserved tokens fit into the budget, except for replies above
+    their reservations.
+    """
     requests = Requests(nested(*budgets))
     for what, *numbers in actions:
         getattr(requests, what)(*numbers)

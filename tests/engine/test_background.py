@@ -1,4 +1,4 @@
-"""A question goes out whatever else the call is doing, and steps are never cut off."""
+"""A question goes out whatever else the call does, and the end of a round never interrupts a step."""
 
 import asyncio
 import contextlib
@@ -43,13 +43,13 @@ async def every(seconds: float, again: Callable[[], bool] = lambda: True) -> Non
         await asyncio.sleep(seconds)
 
 
-# -- in the background: a short grace --------------------------------------------------------
+# -- background tasks: a short grace -------------------------------------------------------------
 
 
 @asynccontextmanager
 async def running(work: Coroutine[Any, Any, Any]) -> AsyncGenerator[None]:
     task = asyncio.create_task(work)
-    await asyncio.sleep(0)  # it begins
+    await asyncio.sleep(0)  # the task starts
     yield
     task.cancel()
 
@@ -126,7 +126,7 @@ async def subprocess_whose_output_is_read() -> AsyncGenerator[None]:
     finally:
         task.cancel()
         process.stdin.close()
-        await process.communicate()  # which reads stdout to its end, and closes it
+        await process.communicate()  # reads stdout to its end and closes it
 
 
 @asynccontextmanager
@@ -152,7 +152,9 @@ BESIDE: dict[str, Callable[[], contextlib.AbstractAsyncContextManager[None]]] = 
 
 
 @pytest.mark.parametrize("beside", BESIDE)
-async def test_a_question_is_asked_beside_it(beside: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_question_is_asked_next_to_a_background_task(
+    beside: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def body(_: Branch) -> list[Any]:
         async with BESIDE[beside]():
             return [await ask("a"), await ask("b")]
@@ -163,7 +165,7 @@ async def test_a_question_is_asked_beside_it(beside: str, caplog: pytest.LogCapt
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
-async def test_a_round_that_ends_beside_the_background_says_where_at_debug(
+async def test_the_debug_log_names_the_place_of_a_background_task_at_the_end_of_a_round(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "anabranch.engine")
@@ -176,7 +178,7 @@ async def test_a_round_that_ends_beside_the_background_says_where_at_debug(
     assert f"{__file__}:{every.__code__.co_firstlineno + 2}" in caplog.text
 
 
-async def test_a_task_in_the_background_that_soon_asks_travels_with_the_others(
+async def test_a_background_task_that_soon_asks_joins_the_other_questions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(quiescence, "GRACE", 5)
@@ -192,11 +194,11 @@ async def test_a_task_in_the_background_that_soon_asks_travels_with_the_others(
     assert await brackets(body) == [["a", "b", "c"]]
 
 
-# -- needed: until the bound -----------------------------------------------------------------
+# -- work that the result needs: until the bound -------------------------------------------------
 
 
-async def test_work_that_feeds_the_wait_of_the_result_is_not_cut_off_early() -> None:
-    """The asker of b waits at a queue, which the busy strand fills after the grace."""
+async def test_work_that_the_result_waits_for_is_not_cut_off_early() -> None:
+    """The strand that asks b waits at a queue, which the busy strand fills after the grace."""
 
     async def feed(queue: asyncio.Queue[str]) -> None:
         await asyncio.sleep(0.1)
@@ -217,7 +219,7 @@ async def test_work_that_feeds_the_wait_of_the_result_is_not_cut_off_early() -> 
 
 
 def busy_at_first(runs: int = 1) -> Callable[[], Coroutine[Any, Any, Any]]:
-    """Make a function that asks; in its first runs, after work for which no round can wait."""
+    """Return a function that asks. In its first runs, it first works longer than a round waits."""
     seconds = repeat(FOREVER, runs)
 
     async def late_question() -> Any:
@@ -227,7 +229,7 @@ def busy_at_first(runs: int = 1) -> Callable[[], Coroutine[Any, Any, Any]]:
     return late_question
 
 
-async def test_work_outside_a_step_is_cut_off_at_the_bound_and_done_again(
+async def test_work_outside_a_step_is_cut_off_at_the_bound_and_repeated(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(quiescence, "PATIENCE", 0.02)
@@ -245,7 +247,7 @@ async def test_work_outside_a_step_is_cut_off_at_the_bound_and_done_again(
     assert "ctx.step" in warning
 
 
-async def test_a_strand_that_never_waits_for_anything_is_cut_off_at_the_bound(
+async def test_a_strand_that_never_waits_is_cut_off_at_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(quiescence, "PATIENCE", 0.02)
@@ -284,7 +286,7 @@ async def test_strands_that_wake_each_other_for_ever_are_cut_off_at_the_bound(
 
 
 def at_the_bound(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Have the bound come soon, and return what is set when it has come."""
+    """Shorten the bound, and return an event that is set when the round reaches it."""
     reached = asyncio.Event()
     out_of_patience = vars(quiescence.Quiescence)["_out_of_patience"]
 
@@ -297,7 +299,7 @@ def at_the_bound(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     return reached
 
 
-async def test_a_step_beside_a_question_is_never_cut_off(
+async def test_a_step_next_to_a_question_is_never_cut_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     reached = at_the_bound(monkeypatch)
@@ -342,10 +344,10 @@ async def test_after_the_bound_no_other_step_begins(monkeypatch: pytest.MonkeyPa
     assert await brackets(body) == [["a"]]
 
 
-async def test_steps_go_on_when_the_question_is_withdrawn_meanwhile(
+async def test_steps_continue_when_the_question_is_withdrawn_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A timer of the body's own withdraws it while the round waits for the end of a step."""
+    """The body's timer withdraws the question while the round waits for the end of a step."""
     monkeypatch.setattr(quiescence, "PATIENCE", 0.01)
     withdrawn = asyncio.Event()
 
@@ -355,7 +357,7 @@ async def test_steps_go_on_when_the_question_is_withdrawn_meanwhile(
 
     async def third() -> str:
         await asyncio.sleep(0.03)
-        await step(str, name="another")  # held, until nothing is asked
+        await step(str, name="another")  # this step waits while a question is open
         return "as well"
 
     async def fourth() -> None:
@@ -378,7 +380,7 @@ async def test_steps_go_on_when_the_question_is_withdrawn_meanwhile(
     assert (run.value, run.brackets) == ([None, "done", "as well", None], [])
 
 
-async def test_a_call_has_a_patience_of_its_own() -> None:
+async def test_each_call_can_set_its_patience() -> None:
     late_question = busy_at_first()
 
     async def body(_: Branch) -> Any:
@@ -390,21 +392,21 @@ async def test_a_call_has_a_patience_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("patience", [0, -1.0, math.inf, math.nan])
-def test_a_patience_that_is_no_time_is_refused(patience: float) -> None:
+def test_an_invalid_patience_is_refused(patience: float) -> None:
     with pytest.raises(ValueError, match="a positive number of seconds"):
         checked_patience(patience)
     assert checked_patience(None) is None
     assert checked_patience(0.5) == 0.5
 
 
-def test_a_place_that_cannot_be_seen_is_described_nevertheless() -> None:
+def test_an_unreadable_place_is_described() -> None:
     assert waits.place_of([]) == "code that shows no frame"
 
 
 # -- progress --------------------------------------------------------------------------------
 
 
-async def test_a_call_that_is_cut_off_again_and_again_without_progress_fails(
+async def test_a_call_cut_off_repeatedly_without_progress_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     late_question = busy_at_first(4)
@@ -439,7 +441,7 @@ async def test_a_call_that_is_cut_off_again_and_again_without_progress_fails(
     assert journal.stalled == 0
 
 
-async def test_a_question_in_a_branch_goes_out_beside_a_heartbeat() -> None:
+async def test_a_question_in_a_branch_goes_out_next_to_a_heartbeat() -> None:
     async def inner(_: Branch) -> Any:
         async with heartbeat():
             return await ask("a")
@@ -456,7 +458,7 @@ async def is_unwound(body: Body, journal: Journal) -> None:
             await call.unwind(OSError("gone"))
 
 
-async def test_a_call_is_unwound_although_a_heartbeat_goes_on() -> None:
+async def test_a_call_with_a_running_heartbeat_is_unwound() -> None:
     async def body(_: Branch) -> Any:
         async with heartbeat():
             return await ask("a")
@@ -464,14 +466,14 @@ async def test_a_call_is_unwound_although_a_heartbeat_goes_on() -> None:
     await is_unwound(body, await first_round(body))
 
 
-async def test_a_call_is_unwound_although_its_body_waits_for_ever() -> None:
+async def test_a_call_whose_body_waits_for_ever_is_unwound() -> None:
     undone = list[str]()
     waiting = asyncio.Event()
 
     async def body(_: Branch) -> None:
         await step(str, "done", undo=undone.append)
         waiting.set()
-        await asyncio.Event().wait()  # outside of a step: a replay waits for it, too
+        await asyncio.Event().wait()  # outside of a step: a replay waits for the event as well
 
     world = World()
     journal = world.journal()
@@ -485,14 +487,15 @@ async def test_a_call_is_unwound_although_its_body_waits_for_ever() -> None:
     assert undone == ["done"]
 
 
-async def test_an_unwound_body_that_is_slow_is_waited_for_until_its_undos_are_known(
+async def test_unwinding_waits_for_a_slow_body_until_its_undos_are_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(call_module, "GRACE", 0.001)
     undone = list[str]()
 
     async def body(_: Branch) -> None:
-        for _again in range(20):  # longer than the grace, before what is recorded is reached
+        # Longer than the grace, before the body reaches its recorded steps.
+        for _again in range(20):
             await asyncio.sleep(0.001)
         await step(str, "done", undo=undone.append)
         await ask("a")

@@ -1,4 +1,4 @@
-"""When the server begins to answer itself: not before what is asked at the same time is admitted."""
+"""The server answers a question only after all simultaneous questions are admitted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -33,7 +33,7 @@ EDGES = pytest.mark.parametrize("drive", [cold, hot])
 
 
 class Server:
-    """It answers questions itself, and notes when each was admitted and when answered."""
+    """A server that answers questions, and records when each is admitted and answered."""
 
     def __init__(self) -> None:
         self.noted: list[str] = []
@@ -60,7 +60,7 @@ class Server:
 
 @EDGES
 async def test_simultaneous_questions_are_admitted_before_the_first_answer(drive: Any) -> None:
-    """It was not: the second request found in the budget what the first had left."""
+    """Otherwise the second request would see a budget from which the first had already spent."""
     server = Server()
 
     async def body(_: Branch) -> Any:
@@ -73,8 +73,8 @@ async def test_simultaneous_questions_are_admitted_before_the_first_answer(drive
 
 
 @EDGES
-async def test_a_gather_whose_parts_have_ended_is_about_to_go_on(drive: Any) -> None:
-    """Nothing shows that yet in the pass of the loop in which the last part ends."""
+async def test_an_answer_waits_for_a_gather_whose_parts_have_ended(drive: Any) -> None:
+    """The loop's pass in which the last part ends shows no runnable task yet."""
     server = Server()
 
     async def after(passes: int) -> Any:
@@ -89,7 +89,7 @@ async def test_a_gather_whose_parts_have_ended_is_about_to_go_on(drive: Any) -> 
 
 
 @EDGES
-async def test_without_a_budget_nothing_is_waited_for(drive: Any) -> None:
+async def test_without_a_budget_an_answer_does_not_wait(drive: Any) -> None:
     server = Server()
 
     async def body(_: Branch) -> Any:
@@ -100,7 +100,7 @@ async def test_without_a_budget_nothing_is_waited_for(drive: Any) -> None:
 
 
 @EDGES
-async def test_a_step_that_runs_holds_no_answer_up(drive: Any) -> None:
+async def test_a_running_step_delays_no_answer(drive: Any) -> None:
     server, answered = Server(), asyncio.Event()
 
     async def wait() -> None:
@@ -117,7 +117,7 @@ async def test_a_step_that_runs_holds_no_answer_up(drive: Any) -> None:
 
 
 @EDGES
-async def test_a_strand_that_never_waits_holds_answers_up_for_a_while_only(drive: Any) -> None:
+async def test_a_strand_that_never_waits_delays_answers_only_for_a_while(drive: Any) -> None:
     server, passes = Server(), 0
 
     async def body(_: Branch) -> Any:

@@ -1,4 +1,4 @@
-"""Branches: limits that enclose, deadlines that last over rounds, and folding."""
+"""Branches: enclosing limits, deadlines over several rounds, and folding."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ from tests.patience import PATIENCE
 
 
 async def spend(tokens: int, question: str = "q", prompt: int = 0) -> Any:
-    """Ask something that costs ``tokens``, as a sample does."""
+    """Ask a question that costs ``tokens``, as a sample does."""
     call, scope = here()
     step_id = call.cursor.new_id(scope, "sample")
 
@@ -119,10 +119,10 @@ async def test_tokens_spent_by_a_loser_stay_charged() -> None:
 async def when_stopped(
     inner: Callable[[Branch], Coroutine[Any, Any, Any]], at: str = "never"
 ) -> tuple[BranchTimeoutError, list[str]]:
-    """Run ``inner`` as a branch of 30 s, which are over when it asks ``at``.
+    """Run ``inner`` as a branch with a timeout of 30 s, which ends when the branch asks ``at``.
 
     Returns:
-        The error that it ends in, and what it has asked.
+        The error of the branch, and its questions.
     """
     world = World()
     asked: list[str] = []
@@ -180,12 +180,12 @@ async def test_the_deadline_of_a_branch_counts_from_its_start_over_rounds() -> N
     assert "'t/inner#1' was stopped" in run.value
 
 
-async def test_a_branch_that_was_done_in_time_is_not_stopped_in_a_later_round() -> None:
+async def test_a_branch_done_in_time_is_not_stopped_in_a_later_round() -> None:
     world = World()
 
     async def inner(_: Branch) -> object:
         await ask("a")
-        return inner  # cannot be folded, so it is run again
+        return inner  # such a value cannot be folded, so the branch runs again
 
     async def body(_: Branch) -> Any:
         await branch(inner, timeout=15)
@@ -195,7 +195,7 @@ async def test_a_branch_that_was_done_in_time_is_not_stopped_in_a_later_round() 
     assert run.value == "B"
 
 
-async def test_an_answer_that_came_too_late_does_not_make_a_branch_done() -> None:
+async def test_a_late_answer_does_not_complete_a_branch() -> None:
     world = World()
 
     async def inner(_: Branch) -> Any:
@@ -237,13 +237,13 @@ async def test_a_replay_past_the_deadline_passes_records_so_that_they_are_undone
 
 
 class Alarm(ManualClock):
-    """A clock that is moved by a callback: the deadline falls into the middle of a replay."""
+    """A clock that a callback advances, so that the deadline falls into the middle of a replay."""
 
     def strike_soon(self, seconds: float) -> None:
         asyncio.get_running_loop().call_soon(self.advance, seconds)
 
 
-async def test_a_deadline_in_the_middle_of_a_replay_lets_it_pass_records() -> None:
+async def test_a_replay_passes_records_after_a_deadline_in_its_middle() -> None:
     UNDONE.clear()
     world = World(Limits(timeout=30), clock=(clock := Alarm()))
     late: list[bool] = []
@@ -262,7 +262,7 @@ async def test_a_deadline_in_the_middle_of_a_replay_lets_it_pass_records() -> No
     assert UNDONE == ["12A"]
 
 
-async def test_a_strand_beside_the_body_ends_with_the_deadline() -> None:
+async def test_a_strand_next_to_the_body_ends_with_the_deadline() -> None:
     ended: list[str] = []
 
     async def helper() -> None:
@@ -306,7 +306,7 @@ async def test_a_task_left_behind_in_a_branch_can_do_nothing_after_its_deadline(
 
 
 async def test_a_task_left_behind_by_a_replay_past_the_deadline_can_do_nothing() -> None:
-    """The body of the branch was never cut off, since it only passed records."""
+    """The engine never stopped the branch's body, which only passed records."""
     world = World()
 
     async def helper(released: asyncio.Event) -> None:
@@ -332,7 +332,7 @@ async def test_a_task_left_behind_by_a_replay_past_the_deadline_can_do_nothing()
 
 
 async def test_a_task_that_asks_past_the_deadline_ends_the_branch_around_it() -> None:
-    """In a replay nothing has stopped the branch yet: it is stopped where it wants to go on."""
+    """In a replay, the branch has not stopped yet; the engine stops it where it would continue."""
     world = World()
 
     async def helper() -> None:
@@ -354,7 +354,7 @@ async def test_a_task_that_asks_past_the_deadline_ends_the_branch_around_it() ->
     assert run.value == "stopped"
 
 
-async def test_a_body_that_swallows_its_deadline_is_told_again_at_its_next_step() -> None:
+async def test_a_body_that_swallows_its_deadline_gets_it_again_at_its_next_step() -> None:
     async def inner(_: Branch) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await ask("never")
@@ -364,7 +364,7 @@ async def test_a_body_that_swallows_its_deadline_is_told_again_at_its_next_step(
     assert asked == ["never"]
 
 
-async def test_an_error_after_the_deadline_is_the_deadline_with_its_cause() -> None:
+async def test_an_error_after_the_deadline_becomes_the_cause_of_the_timeout() -> None:
     async def inner(_: Branch) -> None:
         try:
             await ask("never")
@@ -375,7 +375,7 @@ async def test_an_error_after_the_deadline_is_the_deadline_with_its_cause() -> N
     assert isinstance(error.__cause__, ValueError)
 
 
-async def test_a_timeout_of_the_bodys_own_is_its_own_error() -> None:
+async def test_a_timeout_that_the_body_raises_is_not_the_branchs_timeout() -> None:
     async def inner(_: Branch) -> None:
         raise TimeoutError("mine")
 
@@ -386,9 +386,9 @@ async def test_a_timeout_of_the_bodys_own_is_its_own_error() -> None:
         await rounds(body)
 
 
-async def test_a_branch_that_is_only_reached_while_a_round_ends_has_no_deadline_yet() -> None:
+async def test_a_branch_reached_while_a_round_ends_has_no_deadline_yet() -> None:
     async def inner(_: Branch) -> None:
-        """Cleans up without asking."""
+        """Clean up without asking."""
 
     async def body(_: Branch) -> Any:
         try:
@@ -450,7 +450,7 @@ async def test_a_folded_branch_is_not_run_again() -> None:
     assert ran == [1]
 
 
-async def test_a_branch_that_failed_folds_to_its_error() -> None:
+async def test_a_failed_branch_folds_to_its_error() -> None:
     ran: list[int] = []
 
     async def inner(_: Branch) -> None:
@@ -498,7 +498,7 @@ async def returns_a_subclass(_: Branch) -> Card:
     "inner", [raises_a_foreign_error, returns_a_tuple, returns_a_function, returns_a_subclass]
 )
 async def test_an_outcome_that_does_not_come_back_the_same_is_not_folded(inner: Any) -> None:
-    """Such an error cannot be made again from the journal, such a value would be another."""
+    """The journal cannot restore such an error, and would restore another value."""
     journal = await last_state(inner)
     assert f"t/{inner.__name__}#1/str.1" in journal.entries
     assert f"t/{inner.__name__}#1" not in journal.entries
@@ -520,7 +520,7 @@ async def test_a_branch_that_owes_an_undo_without_a_name_is_not_folded() -> None
     assert "t/inner#1/seat.1" in (await last_state(inner)).entries
 
 
-async def test_undos_of_several_branches_keep_their_own_values() -> None:
+async def test_undos_of_several_branches_keep_separate_values() -> None:
     async def leaf(_: Branch) -> Any:
         return await step(str, "leaf", undo=undo)
 
@@ -604,7 +604,7 @@ async def test_the_state_does_not_grow_with_finished_branches() -> None:
 
 
 async def test_a_folded_value_that_no_longer_fits_its_function_is_refused() -> None:
-    """As after a redeploy: the branch function returns another type now."""
+    """For example, a deployment changed the return type of the branch function."""
 
     async def one(_: Branch) -> str:
         return "text"
@@ -646,7 +646,7 @@ def fails() -> None:
 # -- watching --------------------------------------------------------------------------------
 
 
-async def test_branches_are_reported_as_they_open_and_end_and_no_round_ends_meanwhile() -> None:
+async def test_branches_are_reported_as_they_open_and_end_within_a_round() -> None:
     seen: list[tuple[str, bool]] = []
 
     async def watch(path: str, is_open: bool) -> None:

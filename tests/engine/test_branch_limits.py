@@ -1,4 +1,4 @@
-"""The limits of a branch, without a call: they only narrow."""
+"""The limits of a branch, without a call: a limit only narrows."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_an_inner_limit_never_widens_an_outer_one() -> None:
         Branch(inner, "b2", UNLIMITED).check_depth()
 
 
-def test_a_depth_counts_from_the_tool_that_it_is_written_in() -> None:
+def test_a_depth_counts_from_its_tool() -> None:
     root = Branch(None, "root", Limits(max_depth=3))
     called = Branch(root, "called", Limits(max_depth=1), is_tool=True)
     inner = Branch(called, "inner", Limits(max_depth=1))

@@ -1,4 +1,4 @@
-"""What crosses from round to round, and what is refused, by name."""
+"""Values that a journal can carry between rounds, and errors that name the values it cannot."""
 
 import asyncio
 import datetime as dt
@@ -57,7 +57,7 @@ class Pair(NamedTuple):
 
 
 class OneWay(BaseModel):
-    """Writes something else than it reads."""
+    """A value whose JSON does not read back as the same value."""
 
     number: int
 
@@ -75,7 +75,7 @@ def through(codec: Codec, value: Any) -> Any:
 
 @examples(100, gate=40)
 @given(JSON.filter(lambda value: "inf" not in repr(value)))
-def test_plain_json_comes_back_as_it_was(value: Any) -> None:
+def test_plain_json_comes_back_unchanged(value: Any) -> None:
     assert through(PLAIN, value) == value
 
 
@@ -152,7 +152,7 @@ def test_an_annotation_that_does_not_accept_its_own_json_is_named() -> None:
         through(codec, OneWay(number=1))
 
 
-def test_a_value_is_named_when_its_annotation_does_not_take_it() -> None:
+def test_a_value_that_its_annotation_rejects_is_named() -> None:
     with pytest.raises(
         SerializationError, match=r"NoneType.*does not fit the return annotation str"
     ):
@@ -201,7 +201,7 @@ def test_a_value_is_refused_when_it_reads_back_as_another(
         Codec(TypeAdapter(annotation)).record("t/step.1", value)
 
 
-def test_a_value_without_equality_is_recorded_when_its_fields_come_back() -> None:
+def test_a_value_without_equality_is_recorded_when_its_fields_are_equal() -> None:
     @dataclass(eq=False)
     class Seat:
         row: int
@@ -209,7 +209,7 @@ def test_a_value_without_equality_is_recorded_when_its_fields_come_back() -> Non
     assert Codec(TypeAdapter(Seat)).record("t/step.1", Seat(4)) == {"row": 4}
 
     class Grid(list[int]):
-        """Has no single truth when compared, as an array."""
+        """A type whose ``==`` returns no single truth value, like an array."""
 
         def __eq__(self, other: object) -> bool:
             raise ValueError("ambiguous")
@@ -256,7 +256,7 @@ async def asynchronous(day: dt.date) -> Flight:
 
 
 class Desk:  # noqa: PLW1641 - that it cannot be hashed is its point
-    """A callable object that cannot be hashed."""
+    """A callable object that is not hashable."""
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -300,7 +300,7 @@ def test_without_an_annotation_that_pydantic_can_use_a_value_must_be_json(
     assert through(codec_of(function), [1]) == [1]
 
 
-def test_an_annotation_that_cannot_be_hashed_is_used_all_the_same() -> None:
+def test_an_unhashable_annotation_is_used() -> None:
     assert through(codec_of(with_metadata), 3) == 3
 
 
@@ -312,11 +312,11 @@ def make_local(holding: object) -> Callable[[], Flight]:
     return local
 
 
-def test_the_codec_of_a_function_made_anew_each_time_is_made_once() -> None:
+def test_the_codec_of_a_recreated_function_is_created_once() -> None:
     assert codec_of(make_local(1)) is codec_of(make_local(2))
 
 
-def test_a_function_made_anew_is_not_kept_with_all_that_it_holds() -> None:
+def test_the_codec_cache_does_not_keep_a_recreated_function_alive() -> None:
     class Held:
         pass
 
@@ -346,13 +346,13 @@ def test_a_local_function_whose_annotation_changes_has_another_codec() -> None:
 class Holder:
     @staticmethod
     def inside() -> None:
-        """A function that is found inside a class."""
+        """A function inside a class."""
 
     def bound(self) -> None:
-        """A function that belongs to an instance."""
+        """A method of an instance."""
 
 
-def test_a_function_found_in_its_module_can_be_referred_to() -> None:
+def test_a_function_found_in_its_module_can_be_referenced() -> None:
     assert reference_to(annotated) == f"{__name__}:annotated"
     assert resolve(f"{__name__}:annotated") is annotated
     assert resolve(reference_to(Holder.inside) or "") is Holder.inside
@@ -367,16 +367,16 @@ def test_an_effect_not_found_by_name_has_no_undo_in_a_race(function: Callable[..
     assert reference_to(function) is None
 
 
-def test_a_name_that_is_gone_cannot_be_referred_to() -> None:
+def test_a_replaced_name_cannot_be_referenced() -> None:
     def replaced() -> None:
-        """A function under the name of another."""
+        """A function with the name of another."""
 
     replaced.__qualname__ = "no_longer_there"
     assert reference_to(replaced) is None
 
 
 @pytest.mark.parametrize("reference", ["", "no.such.module:f", f"{__name__}:missing", "math:pi"])
-def test_a_reference_that_leads_nowhere_is_a_lookup_error(reference: str) -> None:
+def test_a_dangling_reference_raises_a_lookup_error(reference: str) -> None:
     with pytest.raises(LookupError):
         resolve(reference)
 

@@ -1,4 +1,4 @@
-"""Several operations at once: all of them, or the first."""
+"""Several concurrent operations: ``gather`` waits for all, ``race`` for the first."""
 
 import asyncio
 import inspect
@@ -40,7 +40,7 @@ async def test_gather_of_nothing_is_empty() -> None:
 
 
 async def test_gather_lets_all_end_and_raises_the_first_error_in_order() -> None:
-    """The first in time depends on who answers fastest, and that differs between edges."""
+    """The first error in time depends on the speed of answers, which differs between edges."""
     ended: list[str] = []
 
     async def slow() -> None:
@@ -55,8 +55,8 @@ async def test_gather_lets_all_end_and_raises_the_first_error_in_order() -> None
     assert ended == ["slow"]
 
 
-async def test_a_job_that_is_cancelled_from_inside_cancels_its_caller() -> None:
-    """Excludes a list without the value of that job, whose later values stand in its place."""
+async def test_a_job_cancelled_from_inside_cancels_its_caller() -> None:
+    """Otherwise the list would lack that job's value, and later values would move to its place."""
     ended: list[str] = []
 
     async def cancelled() -> None:
@@ -91,7 +91,7 @@ async def test_a_cancelled_gather_waits_until_all_have_cancel_and_wait() -> None
     assert ended == ["cancelled", "cancelled"]
 
 
-async def test_a_task_that_was_cancelled_cancels_its_gather() -> None:
+async def test_a_cancelled_task_cancels_its_gather() -> None:
     async def body(_: Branch) -> Any:
         task = asyncio.create_task(ask_here("a"))
         asyncio.get_running_loop().call_soon(task.cancel)
@@ -120,7 +120,7 @@ async def test_a_race_returns_the_first_and_withdraws_the_questions_of_the_other
     assert (run.value, run.brackets) == (["quick", "A"], [["a"]])
 
 
-async def test_of_several_that_end_at_once_the_first_in_order_wins() -> None:
+async def test_the_first_in_order_wins_a_race_of_simultaneous_ends() -> None:
     async def body(_: Branch) -> Any:
         return [await race(ask("a"), ask("b")), await ask("c")]
 
@@ -131,7 +131,7 @@ async def test_a_replay_does_not_race_again() -> None:
     delays = iter([20, 0])
 
     async def timed(name: str, passes: int) -> str:
-        for _ in range(passes):  # of the loop: on a busy machine seconds decide nothing
+        for _ in range(passes):  # passes of the loop: on a busy machine, seconds decide nothing
             await asyncio.sleep(0)
         return name
 
@@ -143,8 +143,8 @@ async def test_a_replay_does_not_race_again() -> None:
     assert (await rounds(body)).value == ["steady", "A"]
 
 
-async def test_records_of_the_winner_are_found_again_under_the_same_names() -> None:
-    """All racers were started when it was recorded, and each counts for the names of the next."""
+async def test_a_replay_finds_the_winners_records_under_the_same_names() -> None:
+    """All racers were started at the first record, so each counts for the names of the next racers."""
 
     async def racer(number: int) -> Any:
         if number == 0:
@@ -175,7 +175,7 @@ async def test_branches_and_tasks_can_race() -> None:
     assert run.value == ["A", "B", True]
 
 
-async def test_an_error_can_win_and_wins_again_in_a_replay() -> None:
+async def test_an_error_can_win_a_race_and_wins_its_replay() -> None:
     seen: list[str] = []
 
     async def body(_: Branch) -> Any:
@@ -189,7 +189,7 @@ async def test_an_error_can_win_and_wins_again_in_a_replay() -> None:
     assert seen == ["first", "first"]
 
 
-async def test_a_race_that_was_cancelled_has_no_winner() -> None:
+async def test_a_cancelled_race_has_no_winner() -> None:
     async def body(_: Branch) -> Any:
         racing = asyncio.create_task(race(ask("never"), ask("neither")))
         await asyncio.sleep(0.001)
@@ -201,7 +201,7 @@ async def test_a_race_that_was_cancelled_has_no_winner() -> None:
     assert (run.value, run.brackets) == ([True, "A"], [["a"]])
 
 
-async def test_a_replayed_race_can_be_cancelled_too() -> None:
+async def test_a_replayed_race_can_be_cancelled() -> None:
     async def winner() -> None:
         await asyncio.sleep(0.005)
 
@@ -221,7 +221,7 @@ async def test_a_replayed_race_can_be_cancelled_too() -> None:
     assert (await rounds(body, state=journal.dumps())).value is True
 
 
-async def test_a_race_that_a_round_ends_is_still_open_in_the_next() -> None:
+async def test_a_race_open_at_the_end_of_a_round_is_open_in_the_next() -> None:
     async def body(_: Branch) -> Any:
         return await race(ask("a"), ask("b"))
 
@@ -233,10 +233,10 @@ async def test_a_race_that_a_round_ends_is_still_open_in_the_next() -> None:
 # -- hot and cold agree ----------------------------------------------------------------------
 
 
-# -- letting go ------------------------------------------------------------------------------
+# -- cancelling and shielding ------------------------------------------------------------------
 
 
-async def test_letting_go_takes_note_of_errors_so_that_asyncio_does_not_report_them() -> None:
+async def test_cancel_and_wait_retrieves_errors_so_that_asyncio_does_not_report_them() -> None:
     failed = asyncio.create_task(fail(0, "nobody asked"))
     await asyncio.wait([failed])
     running = asyncio.create_task(asyncio.sleep(60))
@@ -244,7 +244,7 @@ async def test_letting_go_takes_note_of_errors_so_that_asyncio_does_not_report_t
     assert running.cancelled()
 
 
-async def test_work_goes_on_to_its_end_and_its_caller_is_cancelled_afterwards() -> None:
+async def test_shielded_work_ends_before_its_caller_is_cancelled() -> None:
     may_end = asyncio.Event()
     done: list[str] = []
 
@@ -264,12 +264,12 @@ async def test_work_goes_on_to_its_end_and_its_caller_is_cancelled_afterwards() 
     assert await run_shielded(work()) == "value"
 
 
-async def test_the_error_of_such_work_is_raised() -> None:
+async def test_the_error_of_shielded_work_is_raised() -> None:
     with pytest.raises(ToolError, match="no"):
         await run_shielded(fail(0, "no"))
 
 
-async def test_none_of_ends_started_and_unstarted_operations() -> None:
+async def test_none_of_closes_started_and_unstarted_operations() -> None:
     async def never() -> None:
         raise AssertionError
 

@@ -1,10 +1,10 @@
-"""The process dies in the middle of rounds: the same round, tried again, gives the same result.
+"""The process dies in the middle of rounds; a retry of the same round gives the same result.
 
-Programs are generated: questions, effects, branches, tasks, one after another and at once. A round
-is lost by throwing its journal away, or by breaking it off after a random number of steps of the
-loop; then it is tried again from the text that the client still has. Effects of lost rounds are
-undone when they are broken off (``test_effects.py``); those of rounds that were answered happen
-once.
+Hypothesis generates programs of questions, effects, branches and tasks, sequential and concurrent.
+A round is lost in one of two ways: its journal is discarded, or the round is interrupted after a
+random number of steps of the loop. Then the round is retried from the text that the client still
+has. Effects of an interrupted round are undone at the interruption (``test_effects.py``). Effects
+of answered rounds happen once.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ PROGRAMS: st.SearchStrategy[Program] = st.recursive(
 
 
 class Run:
-    """One program and the effects it has had."""
+    """One program and its effects."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -75,7 +75,7 @@ class Run:
 
 
 async def with_crashes(run: Run, crashes: list[int]) -> tuple[Any, Counter[str]]:
-    """Run to the end, losing a round for each of ``crashes``; return the value and the effects recorded."""
+    """Run to the end, losing a round for each of ``crashes``; return the value and the recorded effects."""
     world = World()
     text = world.journal().dumps()
     recorded: Counter[str] = Counter()
@@ -107,7 +107,7 @@ async def is_broken_off(trying: asyncio.Task[Any], ticks: int) -> bool:
 
 @examples(60, gate=40)
 @given(PROGRAMS, st.lists(st.integers(0, 40), max_size=6))
-def test_a_lost_round_can_be_tried_again(program: Program, crashes: list[int]) -> None:
+def test_a_lost_round_can_be_retried(program: Program, crashes: list[int]) -> None:
     async def both() -> None:
         calm = Run(program)
         expected = (await rounds(calm.body)).value

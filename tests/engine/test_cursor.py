@@ -1,4 +1,4 @@
-"""The replay cursor over a journal alone: no call, no scheduler, no event loop."""
+"""The replay cursor on a journal, without a call, a scheduler or an event loop."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_a_record_is_recalled_and_belongs_to_its_branch() -> None:
 
 
 @pytest.mark.parametrize(("kind", "asked"), [("step", "other"), ("race", "print")])
-def test_something_else_at_an_id_is_a_fault_that_stays(kind: str, asked: str) -> None:
+def test_another_operation_at_a_recorded_id_is_a_permanent_fault(kind: str, asked: str) -> None:
     faults: list[AnabranchError] = []
     journal = a_journal(**{"t__a.1": Entry("step", "print", 1)})
     cursor = ReplayCursor(journal, "t", on_fault=faults.append)
@@ -107,7 +107,7 @@ def test_an_added_entry_is_collected_only_for_a_recorder() -> None:
     assert cursor.take_added() == {}
 
 
-def test_the_first_record_of_another_run_takes_the_place_of_ours() -> None:
+def test_an_earlier_record_of_another_run_replaces_ours() -> None:
     cursor = ReplayCursor(a_journal(**{"t__a.1": Entry("step", "", 1)}), "t")
     cursor.replace("t/a.1", Entry("step", "", 2))
     cursor.replace("t/gone.1", Entry("step", "", 2))
@@ -252,7 +252,7 @@ def test_entries_that_do_not_fold_join_the_branch_around_them(expired: bool) -> 
     assert journal.deadlines == {"t/sub#1": 9.0 if expired else None}
 
 
-def test_an_answer_that_is_given_ahead_of_the_run_must_be_reached() -> None:
+def test_an_answer_given_before_the_run_must_be_reached() -> None:
     journal = Journal("call_1", 0.0)
     journal.pending["t/ask.1"] = ("elicit", "a")
     cursor = ReplayCursor(journal, "t", recording=True)

@@ -1,4 +1,4 @@
-"""A default that a function makes: each round has the value of the first one."""
+"""Defaults that a factory creates: each round has the value of the first round."""
 
 import itertools
 from decimal import Decimal
@@ -69,7 +69,7 @@ async def test_a_value_that_cannot_be_recorded_and_differs_is_refused() -> None:
         await hot(body)
 
 
-async def test_a_body_whose_round_has_ended_records_no_default() -> None:
+async def test_a_body_records_no_default_after_the_end_of_its_round() -> None:
     codec = drawn_codec(TypeAdapter(Order))
     assert codec is not None
     unchanged: list[bool] = []

@@ -1,4 +1,4 @@
-"""A replay that takes another way than the recorded run ends in a clean error, never wrongly."""
+"""A replay that differs from the recorded run ends in ``NonDeterminismError``, never in a wrong result."""
 
 import asyncio
 import contextlib
@@ -46,14 +46,14 @@ async def answered(body: Body, **answers: str) -> str:
     return journal.dumps()
 
 
-async def goes_on_with(changed: Body, state: str) -> NonDeterminismError:
-    """Continue with a body that has been changed meanwhile; return the error that it ends in."""
+async def error_after_change(changed: Body, state: str) -> NonDeterminismError:
+    """Continue with a changed body, and return the error."""
     with pytest.raises(NonDeterminismError) as caught:
         await rounds(changed, state=state)
     return caught.value
 
 
-# -- what is found out -----------------------------------------------------------------------
+# -- differences that the engine detects -------------------------------------------------------
 
 
 def doing(*operations: Callable[[], Any]) -> Body:
@@ -103,9 +103,9 @@ FOUND_OUT: dict[str, tuple[Body, Body, str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", FOUND_OUT)
-async def test_a_changed_body_is_found_out_and_its_step_is_named(case: str) -> None:
+async def test_a_changed_body_is_detected_and_its_step_is_named(case: str) -> None:
     before, changed, step_id, expected, found = FOUND_OUT[case]
-    error = await goes_on_with(changed, await answered(before))
+    error = await error_after_change(changed, await answered(before))
     assert error.step_id == step_id
     assert error.expected.startswith(expected)
     assert error.found.startswith(found)
@@ -116,15 +116,15 @@ async def test_an_error_before_a_recorded_step_is_kept_as_the_cause() -> None:
     async def changed(_: Branch) -> None:
         raise ValueError("new check")
 
-    error = await goes_on_with(changed, await answered(original))
+    error = await error_after_change(changed, await answered(original))
     assert error.found == "ValueError before it"
     assert isinstance(error.__cause__, ValueError)
 
 
-# -- what follows ----------------------------------------------------------------------------
+# -- consequences -----------------------------------------------------------------------------
 
 
-async def test_the_call_has_ended_even_if_the_body_catches_the_error() -> None:
+async def test_the_call_ends_even_if_the_body_catches_the_error() -> None:
     async def changed(_: Branch) -> str:
         with contextlib.suppress(NonDeterminismError):
             await ask("REALLY?")
@@ -136,11 +136,11 @@ async def test_the_call_has_ended_even_if_the_body_catches_the_error() -> None:
             now()
         return "went on"
 
-    await goes_on_with(changed, await answered(original))
+    await error_after_change(changed, await answered(original))
     assert "an effect after the difference was seen" not in UNDONE
 
 
-async def test_nothing_is_said_after_the_difference_was_seen() -> None:
+async def test_no_notice_is_sent_after_the_difference() -> None:
     world = World()
 
     async def changed(_: Branch) -> None:
@@ -153,7 +153,7 @@ async def test_nothing_is_said_after_the_difference_was_seen() -> None:
     assert world.notices == []
 
 
-async def test_an_effect_that_waited_when_the_difference_was_seen_does_not_happen() -> None:
+async def test_an_effect_waiting_at_the_difference_does_not_happen() -> None:
     async def late() -> None:
         operation = step(UNDONE.append, "late")
         await asyncio.sleep(0.002)
@@ -166,12 +166,12 @@ async def test_an_effect_that_waited_when_the_difference_was_seen_does_not_happe
         await asyncio.wait([helper])
         assert isinstance(helper.exception(), NonDeterminismError)
 
-    await goes_on_with(changed, await answered(original))
+    await error_after_change(changed, await answered(original))
     assert "late" not in UNDONE
 
 
 async def test_a_question_with_a_key_is_missed_after_a_folded_branch() -> None:
-    """The branch is not run again, but it is no branch that the body has not come to."""
+    """The folded branch does not run again, but the body has reached it."""
 
     async def inner(_: Branch) -> int:
         return int(await step(int, 1))
@@ -183,7 +183,7 @@ async def test_a_question_with_a_key_is_missed_after_a_folded_branch() -> None:
     async def changed(_: Branch) -> None:
         await branch(inner)
 
-    found = await goes_on_with(changed, await answered(before))
+    found = await error_after_change(changed, await answered(before))
     assert (found.step_id, found.found) == ("really", "not reached")
 
 
@@ -192,12 +192,12 @@ async def test_claims_of_a_refused_journal_are_not_undone(caplog: pytest.LogCapt
         await step(str, 1, undo=undo)
         await ask("REALLY?")
 
-    await goes_on_with(changed, await answered(original))
+    await error_after_change(changed, await answered(original))
     assert UNDONE == []
     assert "'t/str.1'" in caplog.text
 
 
-async def test_nor_when_it_is_unwound() -> None:
+async def test_claims_of_a_refused_journal_are_not_undone_by_unwinding() -> None:
     async def changed(_: Branch) -> None:
         await ask("REALLY?")
 
@@ -215,11 +215,11 @@ async def test_effects_of_the_refused_run_itself_are_undone() -> None:
         await step(str, 2, undo=undo)
         await ask("REALLY?")
 
-    await goes_on_with(changed, await answered(original))
+    await error_after_change(changed, await answered(original))
     assert UNDONE == ["2"]
 
 
-async def test_a_hot_run_over_a_journal_finds_it_out_as_well() -> None:
+async def test_a_hot_run_over_a_journal_detects_the_difference() -> None:
     world = World()
     journal = Journal.loads(await answered(original))
 
@@ -231,10 +231,10 @@ async def test_a_hot_run_over_a_journal_finds_it_out_as_well() -> None:
             await call.drive(lambda _: asyncio.sleep(0, Answer("yes")))
 
 
-# -- what is no drift ------------------------------------------------------------------------
+# -- changes that are no drift ------------------------------------------------------------------
 
 
-async def test_a_hot_run_goes_on_from_the_journal_of_a_cold_one() -> None:
+async def test_a_hot_run_continues_from_the_journal_of_a_cold_one() -> None:
     async def body(_: Branch) -> Any:
         return [await ask("a"), await ask("b")]
 
@@ -261,8 +261,8 @@ async def beside_one_that_fails(sibling: Coroutine[Any, Any, Any]) -> None:
             group.create_task(sibling)
 
 
-async def test_a_sibling_that_is_cancelled_before_it_comes_to_its_recorded_steps() -> None:
-    """asyncio.TaskGroup fails fast: the order of the replay is not that of the first run."""
+async def test_a_sibling_cancelled_before_its_recorded_steps_is_no_drift() -> None:
+    """asyncio.TaskGroup cancels early, so the order of the replay differs from the first run."""
     effects: list[str] = []
 
     async def works() -> None:
@@ -286,7 +286,7 @@ async def test_a_sibling_that_is_cancelled_before_it_comes_to_its_recorded_steps
     assert effects == ["worked"]
 
 
-async def test_an_open_question_of_a_cancelled_sibling() -> None:
+async def test_an_open_question_of_a_cancelled_sibling_is_no_drift() -> None:
     async def waits() -> None:
         await asyncio.sleep(0.002)
         await ask("b")
@@ -301,7 +301,7 @@ async def test_an_open_question_of_a_cancelled_sibling() -> None:
     assert not Journal.loads(run.states[1]).pending
 
 
-async def test_a_branch_that_is_cancelled_before_it_comes_to_its_recorded_steps() -> None:
+async def test_a_branch_cancelled_before_its_recorded_steps_is_no_drift() -> None:
     async def inner(_: Branch) -> None:
         await asyncio.sleep(0.002)
         await ask("b", key="mine")
@@ -314,7 +314,7 @@ async def test_a_branch_that_is_cancelled_before_it_comes_to_its_recorded_steps(
     assert (await rounds(body)).brackets == [["a", "b"], ["d"], ["e"]]
 
 
-async def test_a_branch_that_was_made_and_is_not_entered_this_time() -> None:
+async def test_a_branch_that_is_not_entered_this_time_is_no_drift() -> None:
     async def inner(_: Branch) -> None:
         await ask("b")
 
@@ -333,7 +333,7 @@ async def test_a_branch_that_was_made_and_is_not_entered_this_time() -> None:
     assert (await rounds(body)).value == "C"
 
 
-async def test_a_task_that_the_body_leaves_running_when_it_fails() -> None:
+async def test_a_task_that_runs_when_the_body_fails_is_no_drift() -> None:
     async def works() -> None:
         await asyncio.sleep(0.002)
         await ask("b")
@@ -346,7 +346,7 @@ async def test_a_task_that_the_body_leaves_running_when_it_fails() -> None:
 
 
 def with_a_stranger(*delays: float) -> Body:
-    """Return a body that also asks ``b`` once a stranger has let it, after another delay each round."""
+    """Return a body that asks ``b`` when a task outside the call lets it, each round after another delay."""
     left = iter(delays)
 
     async def waits() -> Any:
@@ -364,14 +364,14 @@ def with_a_stranger(*delays: float) -> Body:
     return body
 
 
-async def test_a_stranger_may_be_late_in_a_replay() -> None:
-    """The round may have ended too early: what was not reached proves nothing."""
+async def test_an_outside_task_may_be_late_in_a_replay() -> None:
+    """The round may have ended too early, so an unreached entry proves no difference."""
     run = await rounds(with_a_stranger(0.01, 0.2, 0.0))
     assert run.value == [["A", "C"], "B"]
     assert run.brackets == [["a", "b"], ["c"]]
 
 
-async def test_a_late_stranger_may_leave_a_question_open_that_is_not_asked_now() -> None:
+async def test_a_late_outside_task_may_leave_an_open_question_unasked() -> None:
     asked: list[str] = []
 
     def answers(question: str) -> Answer | None:
@@ -395,7 +395,7 @@ async def test_a_replay_may_ask_and_do_more_than_is_recorded() -> None:
     assert (await rounds(longer, state=await answered(original))).value == "SOMETHING NEW"
 
 
-async def test_time_and_notices_of_a_round_that_is_ending_are_not_part_of_the_call() -> None:
+async def test_time_and_notices_of_an_ending_round_are_not_recorded() -> None:
     world = World()
 
     async def body(_: Branch) -> Any:

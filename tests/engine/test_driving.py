@@ -1,4 +1,4 @@
-"""The two ways of driving a call, and what an edge may rely on."""
+"""The two ways to drive a call, and the guarantees for an edge."""
 
 import asyncio
 import gc
@@ -60,14 +60,14 @@ async def test_a_call_runs_once(again: str) -> None:
             await (call.round() if again == "round" else anext(call.asks()))
 
 
-async def test_a_call_that_was_opened_and_never_run_leaves_nothing() -> None:
+async def test_an_opened_call_that_never_runs_leaves_no_trace() -> None:
     world = World()
     async with world.call(two_questions, world.journal()) as call:
         pass
     assert call.journal == world.journal()
 
 
-async def test_the_timeout_of_a_call_counts_from_when_the_journal_began() -> None:
+async def test_the_timeout_of_a_call_counts_from_the_start_of_its_journal() -> None:
     journal = Journal("call_1", 1_000.0)
     clock = ManualClock(1_005.0)
 
@@ -80,7 +80,7 @@ async def test_the_timeout_of_a_call_counts_from_when_the_journal_began() -> Non
     assert journal.deadlines == {"t": 1_010.0}
 
 
-async def test_time_stands_where_it_was_first_asked_for() -> None:
+async def test_a_replay_returns_the_recorded_time() -> None:
     world = World()
 
     async def body(_: Branch) -> Any:
@@ -93,8 +93,8 @@ async def test_time_stands_where_it_was_first_asked_for() -> None:
     assert run.value == [start, start + 60]
 
 
-async def test_operations_that_a_round_did_not_come_to_are_not_called_forgotten() -> None:
-    """Python warns of a coroutine that is never awaited; warnings are errors here."""
+async def test_operations_after_the_end_of_a_round_cause_no_warning() -> None:
+    """Python warns about a coroutine that is never awaited; warnings are errors in the tests."""
 
     async def body(_: Branch) -> Any:
         later = [step(str, number) for number in range(200)]
@@ -104,7 +104,7 @@ async def test_operations_that_a_round_did_not_come_to_are_not_called_forgotten(
     assert (await rounds(body)).value == ["A", "0", "1"]
 
 
-async def test_operations_that_a_cancelled_round_did_not_come_to_are_not_called_forgotten() -> None:
+async def test_operations_after_a_cancelled_round_cause_no_warning() -> None:
     async def body(_: Branch) -> Any:
         return await gather([gather([gather([step(str, 1), ask("b")])]), ask("c")])
 
@@ -125,7 +125,7 @@ async def test_operations_that_a_cancelled_round_did_not_come_to_are_not_called_
     gc.collect()
 
 
-async def test_without_a_clock_a_call_has_the_systems() -> None:
+async def test_a_call_without_a_clock_uses_the_system_clock() -> None:
     passed = asyncio.Event()
     SystemClock().call_at(0.0, passed.set)
     await passed.wait()
@@ -167,7 +167,7 @@ async def test_an_answer_to_a_question_that_is_not_open_is_refused() -> None:
         assert not call.is_open("t/ask.2")
 
 
-async def test_a_question_that_was_withdrawn_before_anybody_saw_it_is_not_shown() -> None:
+async def test_a_question_withdrawn_before_it_was_read_is_not_shown() -> None:
     async def body(_: Branch) -> Any:
         task = asyncio.create_task(ask_here("withdrawn"))
         await asyncio.sleep(0)
@@ -193,7 +193,7 @@ async def test_there_is_no_result_before_the_end() -> None:
             break
 
 
-async def test_a_body_that_cancels_itself_has_failed_and_cancels_no_one_else() -> None:
+async def test_a_body_that_cancels_itself_fails_and_cancels_no_other_task() -> None:
     async def body(_: Branch) -> None:
         raise asyncio.CancelledError
 
@@ -213,7 +213,7 @@ async def test_an_answer_may_be_an_error() -> None:
     assert await hot(body, failing) == (await rounds(body, failing)).value == "no"
 
 
-async def test_whoever_answers_several_questions_does_so_at_once() -> None:
+async def test_several_questions_are_answered_concurrently() -> None:
     both = asyncio.Barrier(2)
     world = World()
 
@@ -225,7 +225,7 @@ async def test_whoever_answers_several_questions_does_so_at_once() -> None:
         assert await call.drive(answerer) == ("A", "B")
 
 
-async def test_an_answerer_that_fails_ends_the_call_and_the_other_answerers() -> None:
+async def test_a_failing_answerer_ends_the_call_and_the_other_answerers() -> None:
     world = World()
     ended: list[str] = []
 
@@ -250,7 +250,7 @@ async def test_an_answerer_that_fails_ends_the_call_and_the_other_answerers() ->
     assert ended == ["a", "body"]
 
 
-async def test_a_withdrawn_question_cancels_whoever_was_to_answer_it() -> None:
+async def test_a_withdrawn_question_cancels_its_answerer() -> None:
     world = World()
     cancelled: list[str] = []
     asked_for = asyncio.Event()
@@ -286,7 +286,7 @@ async def ask_the_server(
     return entry.value
 
 
-async def test_an_answer_of_the_server_itself_is_an_effect() -> None:
+async def test_an_answer_by_the_server_is_an_effect() -> None:
     asked: list[str] = []
 
     async def respond(question: str) -> Answer:
@@ -320,8 +320,8 @@ async def test_a_refused_request_is_not_asked() -> None:
     assert (await rounds(body)).value == "not allowed here, A"
 
 
-async def test_a_request_that_a_limit_refuses_is_refused_for_good() -> None:
-    """What is spent or open differs in a replay; that it was refused must not."""
+async def test_a_request_refused_by_a_limit_is_refused_in_every_replay() -> None:
+    """Spent and open tokens differ in a replay, but the refusal must not."""
     left = iter([0, 100])
 
     def within_limits() -> Any:
@@ -342,7 +342,7 @@ async def test_a_request_that_a_limit_refuses_is_refused_for_good() -> None:
     assert (await rounds(body)).value == [11, "A"]
 
 
-async def test_a_question_that_is_repeated_has_an_id_for_each_attempt() -> None:
+async def test_a_repeated_question_has_an_id_for_each_attempt() -> None:
     async def body(_: Branch) -> Any:
         call, scope = here()
         first = call.cursor.new_id(scope, "ask")
@@ -386,8 +386,8 @@ async def test_a_notice_is_delivered_once_over_all_rounds() -> None:
     assert world.notices == ["one", "one", "from a task", "two", "from a branch", "three"]
 
 
-async def test_a_notice_has_an_id_of_its_own_that_is_the_same_if_its_round_is_run_again() -> None:
-    """So what was delivered in a round that a crash has interrupted can be recognised."""
+async def test_a_notice_keeps_its_id_when_its_round_is_repeated() -> None:
+    """A client can therefore recognise a notice that was delivered before a crash in its round."""
     state = World().journal().dumps()
     delivered: list[Notice] = []
 
@@ -438,7 +438,7 @@ async def test_without_a_reader_notices_go_to_the_log(caplog: pytest.LogCaptureF
 # -- what remains ----------------------------------------------------------------------------
 
 
-async def test_a_body_that_fails_as_its_driver_is_cancelled_is_not_reported_as_forgotten() -> None:
+async def test_a_body_that_fails_while_its_driver_is_cancelled_is_not_reported() -> None:
     reported: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: reported.append(context))

@@ -1,4 +1,4 @@
-"""Effects happen once, are known before their value is seen, and are undone in reverse."""
+"""An effect happens once, is recorded before its value is seen, and is undone in reverse order."""
 
 import asyncio
 import contextlib
@@ -90,7 +90,7 @@ async def test_an_object_with_an_async_call_runs_on_the_loop() -> None:
     assert (await rounds(body)).value is True
 
 
-async def test_while_an_effect_runs_its_key_is_known() -> None:
+async def test_the_idempotency_key_is_known_while_an_effect_runs() -> None:
     async def body(_: Branch) -> Any:
         return [await step(current_idempotency_key.get), await step(key_on_the_loop)]
 
@@ -128,7 +128,7 @@ async def test_a_failed_effect_fails_the_same_way_in_every_round(run: Any) -> No
     assert DONE == ["tried"]
 
 
-async def test_the_original_error_is_the_cause_in_the_round_that_had_it() -> None:
+async def test_the_original_error_is_the_cause_in_the_round_in_which_it_occurred() -> None:
     async def body(_: Branch) -> None:
         await step(break_down)
 
@@ -137,7 +137,7 @@ async def test_the_original_error_is_the_cause_in_the_round_that_had_it() -> Non
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-async def test_an_error_of_the_librarys_own_keeps_its_type() -> None:
+async def test_a_library_error_keeps_its_type() -> None:
     seen: list[str] = []
 
     async def body(_: Branch) -> Any:
@@ -181,7 +181,7 @@ async def book_two(_: Branch) -> None:
 
 
 @pytest.mark.parametrize("run", [rounds, hot], ids=["cold", "hot"])
-async def test_when_the_call_fails_effects_are_undone_in_reverse(run: Any) -> None:
+async def test_a_failed_call_undoes_its_effects_in_reverse(run: Any) -> None:
     async def body(root: Branch) -> None:
         await book_two(root)
         raise ToolError("too dear")
@@ -192,7 +192,7 @@ async def test_when_the_call_fails_effects_are_undone_in_reverse(run: Any) -> No
 
 
 @pytest.mark.parametrize("run", [rounds, hot], ids=["cold", "hot"])
-async def test_when_the_call_succeeds_nothing_is_undone(run: Any) -> None:
+async def test_a_successful_call_undoes_nothing(run: Any) -> None:
     await run(book_two)
     assert UNDONE == []
     assert DONE == ["one", "two"]
@@ -232,8 +232,8 @@ async def test_the_undo_of_a_folded_branch_is_found_by_its_name() -> None:
     assert UNDONE == ["<inside>"]
 
 
-async def test_the_undo_of_a_step_in_a_task_that_did_not_get_there_again_is_found_by_name() -> None:
-    """The replay fails before the other task has come to its recorded step."""
+async def test_the_undo_of_an_unreached_step_in_a_task_is_found_by_name() -> None:
+    """The replay fails before the other task has reached its recorded step."""
     failing = asyncio.Event()
 
     async def fail() -> None:
@@ -256,7 +256,7 @@ async def test_the_undo_of_a_step_in_a_task_that_did_not_get_there_again_is_foun
 
 
 async def test_the_value_of_a_step_is_never_compressed_with_the_clients_text() -> None:
-    """The length of the compressed text would tell the client what the value has in common with it."""
+    """The compressed length would tell the client which parts of the value equal the client's text."""
 
     async def body(_: Branch) -> None:
         await step(do, "secret")
@@ -265,7 +265,9 @@ async def test_the_value_of_a_step_is_never_compressed_with_the_clients_text() -
     assert not (await first_round(body)).entries["t/do.1"].public
 
 
-async def test_a_failing_undo_is_noted_and_the_others_run(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_undo_is_recorded_and_the_others_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def broken(value: Any) -> None:
         raise OSError(f"cannot undo {value}")
 
@@ -289,11 +291,12 @@ async def test_a_failing_undo_is_noted_and_the_others_run(caplog: pytest.LogCapt
     assert f"{failed}\n" in caplog.text
 
 
-async def test_an_undo_that_fails_is_tried_again_a_little_later_each_time() -> None:
+async def test_a_failing_undo_is_retried_with_growing_pauses() -> None:
     world = World()
     tried: list[float] = []
 
     async def fragile(_: Any) -> None:  # in a thread, it would take as long as the machine likes
+        """asynchronous: a thread would take an unknown time"""
         tried.append(round(world.clock.now() - began, 1))
         if len(tried) < 3:
             raise OSError("not now")
@@ -313,7 +316,7 @@ async def test_an_undo_that_fails_is_tried_again_a_little_later_each_time() -> N
     assert journal.compensations == []
 
 
-async def test_an_undo_has_a_key_of_its_own_each_time_that_it_is_tried() -> None:
+async def test_each_attempt_of_an_undo_has_another_key() -> None:
     keys: list[str] = []
 
     def pay() -> None:
@@ -344,8 +347,8 @@ async def test_an_undo_has_a_key_of_its_own_each_time_that_it_is_tried() -> None
         idempotency_key()
 
 
-async def test_an_undo_that_cannot_be_found_any_more_is_noted() -> None:
-    """As after a redeploy, for a step that was folded away."""
+async def test_a_missing_undo_is_recorded() -> None:
+    """For example after a deployment, for a step in a folded branch."""
 
     async def body(_: Branch) -> None:
         await branch(book_inside)
@@ -362,8 +365,8 @@ async def test_an_undo_that_cannot_be_found_any_more_is_noted() -> None:
     assert "LookupError('no.such.module:undo')" in caught.value.__notes__[0]
 
 
-async def test_a_dropped_round_undoes_only_its_own_effects() -> None:
-    """So that the same round may be tried again from the same state."""
+async def test_a_dropped_round_undoes_only_the_effects_of_that_round() -> None:
+    """The same round can therefore be retried from the same state."""
     world = World()
     reached = asyncio.Event()
 
@@ -385,13 +388,13 @@ async def test_a_dropped_round_undoes_only_its_own_effects() -> None:
 
 
 async def answered(body: Body, world: World) -> Journal:
-    """Return the journal after the first round, its questions answered."""
+    """Return the journal after the first round, with its questions answered."""
     journal = await first_round(body, world=world)
     journal.answer({step_id: Answer("yes") for step_id in list(journal.pending)})
     return journal
 
 
-async def test_a_hot_call_that_is_cancelled_undoes_everything() -> None:
+async def test_a_cancelled_hot_call_undoes_all_effects() -> None:
     world = World()
 
     async def body(_: Branch) -> None:
@@ -406,7 +409,7 @@ async def test_a_hot_call_that_is_cancelled_undoes_everything() -> None:
 
 
 class Caller:
-    """Somebody who runs a body hot, answers nothing, and can be cancelled."""
+    """Runs a body hot without answering its questions, and can be cancelled."""
 
     def __init__(self, body: Body) -> None:
         self._world = World()
@@ -431,7 +434,7 @@ class Caller:
         return self.task.cancelled()
 
 
-async def test_undos_are_run_to_their_end_though_the_caller_is_cancelled_again() -> None:
+async def test_undos_run_to_their_end_when_the_caller_is_cancelled_again() -> None:
     asked = asyncio.Event()
     undoing = asyncio.Event()
     resume = asyncio.Event()
@@ -457,7 +460,7 @@ async def test_undos_are_run_to_their_end_though_the_caller_is_cancelled_again()
     assert UNDONE == ["<two>", "<one>"]
 
 
-async def test_undos_are_run_to_their_end_in_a_cancelled_scope_of_anyio() -> None:
+async def test_undos_run_to_their_end_in_a_cancelled_anyio_scope() -> None:
     async def body(_: Branch) -> None:
         await step(do, "one", undo=undo_async)
         scope.cancel()
@@ -472,7 +475,7 @@ async def test_undos_are_run_to_their_end_in_a_cancelled_scope_of_anyio() -> Non
 
 
 class Work:
-    """Work in a thread that a test holds up."""
+    """Work in a thread that a test can hold."""
 
     def __init__(self, outcome: Callable[[], Any] = lambda: do("worked")) -> None:
         self._outcome = outcome
@@ -488,7 +491,7 @@ class Work:
         assert await asyncio.to_thread(self._started.wait, 10)
 
 
-async def test_a_thread_is_waited_for_when_its_strand_is_cancelled_and_then_undone() -> None:
+async def test_a_cancelled_strand_waits_for_its_thread_and_undoes_the_effect() -> None:
     work = Work()
 
     async def body(_: Branch) -> None:
@@ -503,7 +506,7 @@ async def test_a_thread_is_waited_for_when_its_strand_is_cancelled_and_then_undo
     assert UNDONE == ["<worked>"]
 
 
-async def test_a_thread_that_ends_after_everything_else_is_undone_all_the_same(
+async def test_the_effect_of_a_thread_that_ends_last_is_undone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scheduler, "CANCEL_TIMEOUT", 0.01)
@@ -545,7 +548,7 @@ async def test_a_thread_that_fails_does_not_undo_the_cancellation() -> None:
     assert (caller.journal.entries["t/work.1"].error or {})["error"] == "ValueError"
 
 
-async def test_work_that_a_thread_has_only_prepared_is_not_begun_after_a_cancellation() -> None:
+async def test_a_queued_thread_does_not_start_after_a_cancellation() -> None:
     work = Work(lambda: do_async("begun"))
 
     async def body(_: Branch) -> None:
@@ -611,7 +614,7 @@ async def test_a_thread_of_a_loser_is_recorded_and_undone_if_the_call_fails_roun
 async def test_in_a_race_a_step_with_an_undo_must_be_found_by_name(
     function: Callable[[str], Any], taking_back: Callable[[Any], None], what: str
 ) -> None:
-    """The step of a loser is not reached again: only names lead to its undo."""
+    """A loser's step is not reached again, so only its name leads to its undo."""
 
     async def racer() -> None:
         await step(function, "x", undo=taking_back)
@@ -631,10 +634,10 @@ async def test_in_a_race_a_step_without_an_undo_needs_no_name() -> None:
     assert (await rounds(body)).value == "<x>"
 
 
-# -- what pins a step ------------------------------------------------------------------------
+# -- the fingerprint of a step -------------------------------------------------------------------
 
 
-def test_the_functions_name_pins_a_step() -> None:
+def test_a_renamed_step_function_is_detected() -> None:
     assert pin(do, []) != pin(undo, [])
     assert pin(Work(), []) == pin(Work(), [])
 
@@ -644,7 +647,7 @@ class Order(BaseModel):
 
 
 @pytest.mark.parametrize("changed", [("first", "second"), (Order(total=100), Order(total=200))])
-async def test_other_arguments_in_a_replay_are_found_out(changed: tuple[Any, Any]) -> None:
+async def test_other_step_arguments_in_a_replay_are_detected(changed: tuple[Any, Any]) -> None:
     changing = iter(changed)
 
     async def body(_: Branch) -> None:

@@ -1,4 +1,4 @@
-"""Effects with a fake scheduler and a fake recorder: recorded before they are seen, or not seen."""
+"""Effects with a fake scheduler and a fake recorder: the value of an unrecorded effect is never seen."""
 
 import asyncio
 import datetime as dt
@@ -25,7 +25,7 @@ from tests.engine.harness import Book
 
 
 class FakeScheduler:
-    """Lets everything happen, and notes what is aborted."""
+    """Allows every operation, and records aborts."""
 
     def __init__(self) -> None:
         self.closing = False
@@ -54,7 +54,7 @@ class FakeScheduler:
 
 
 class Bench:
-    """Effects and what they need."""
+    """Effects and the fakes that they need."""
 
     def __init__(self, journal: Journal | None = None, perform: Perform = perform) -> None:
         self.journal = journal or Journal("call_1", 0.0)
@@ -85,7 +85,7 @@ async def undo(value: str) -> None:
     DONE.append(f"undo {value}")
 
 
-async def test_nothing_begins_once_the_run_is_closing() -> None:
+async def test_no_effect_starts_while_the_run_closes() -> None:
     bench = Bench()
     bench.scheduler.closing = True
     with pytest.raises(asyncio.CancelledError):
@@ -146,7 +146,7 @@ async def test_a_failing_undo_of_an_unrecorded_effect_is_logged(
     assert "the undo of step 't/step.1' failed; its value is not recorded" in caplog.text
 
 
-async def test_an_effect_does_not_happen_when_its_annotation_is_of_no_json() -> None:
+async def test_an_effect_does_not_happen_when_its_annotation_has_no_json() -> None:
     async def connect() -> Socket:
         DONE.append("connected")
         return Socket()

@@ -1,4 +1,4 @@
-"""Exits of an author's code as errors, and what a signal raises as it is."""
+"""An exit that an author's code raises becomes an error; an exception of a signal handler stays unchanged."""
 
 import asyncio
 import signal
@@ -66,7 +66,7 @@ def test_an_exit_that_code_raises_is_an_error(error: BaseException, said: str) -
 
 
 @pytest.mark.parametrize("thrown", [GeneratorExit, KeyboardInterrupt])
-def test_an_exit_that_comes_from_outside_stays_as_it_is(thrown: type[BaseException]) -> None:
+def test_an_exit_from_outside_stays_unchanged(thrown: type[BaseException]) -> None:
     guarded = Guarded(stays())
     guarded.send(None)
     with pytest.raises(thrown):
@@ -78,7 +78,7 @@ def test_an_exception_that_ends_a_call_alone_stays_unchanged(error: Any) -> None
     assert error_instead(error) is None
 
 
-def test_an_error_stands_for_itself_and_for_a_cancellation_a_sentence() -> None:
+def test_a_cancellation_is_reported_as_a_sentence_and_an_error_as_itself() -> None:
     error = ValueError("x")
     assert as_error(error) is error
     cancelled = as_error(asyncio.CancelledError())
@@ -86,7 +86,7 @@ def test_an_error_stands_for_itself_and_for_a_cancellation_a_sentence() -> None:
 
 
 def test_an_exception_of_a_signal_handler_stays_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the handler has arguments of its own, as that of ``asyncio.run`` has."""
+    """The same holds for a handler with bound arguments, such as the one of ``asyncio.run``."""
 
     def leave(status: int, number: int, frame: FrameType | None) -> None:
         raise SystemExit(status)
@@ -102,7 +102,7 @@ def test_an_exception_of_a_signal_handler_stays_unchanged(monkeypatch: pytest.Mo
     assert error_instead(raised.value) is None
 
 
-def test_an_exception_of_the_same_function_outside_a_signal_is_an_error() -> None:
+def test_an_exception_of_a_handler_called_outside_a_signal_is_an_error() -> None:
     def leave() -> None:
         raise SystemExit(130)
 

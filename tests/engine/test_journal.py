@@ -1,4 +1,4 @@
-"""The journal's text: nothing is lost in it, and its length reveals nothing to a client."""
+"""The journal's text keeps all data, and its length reveals nothing to a client."""
 
 import json
 from typing import Any
@@ -48,7 +48,7 @@ JOURNALS = st.builds(
 
 @examples(100, gate=40)
 @given(JOURNALS)
-def test_the_text_form_loses_nothing_and_any_transport_takes_it(journal: Journal) -> None:
+def test_the_text_form_keeps_all_data_and_suits_any_transport(journal: Journal) -> None:
     text = journal.dumps()
     assert text.isascii()
     assert Journal.loads(text) == journal
@@ -76,7 +76,7 @@ def split(text: str) -> tuple[Any, Any]:
     return json.loads(inflated(packed)), json.loads(plain)
 
 
-def test_only_text_that_the_client_knows_is_compressed() -> None:
+def test_only_text_known_to_the_client_is_compressed() -> None:
     journal = Journal("call_1", 1.0)
     journal.entries["t/secret.1"] = Entry("step", "abc", "server's")
     journal.entries["t/ask.1"] = Entry("elicit", "abc", "client's", public=True)
@@ -98,7 +98,7 @@ def test_only_text_that_the_client_knows_is_compressed() -> None:
 def test_the_length_does_not_depend_on_whether_an_answer_repeats_a_secret(
     secret: str, other: str, answer: str
 ) -> None:
-    """CRIME: who sees only the length of a sealed state must not learn from it by guessing."""
+    """An observer who sees only the length of a sealed state must not be able to test guesses (CRIME)."""
 
     def length(of: str) -> int:
         journal = Journal("call_1", 1.0)
@@ -110,7 +110,7 @@ def test_the_length_does_not_depend_on_whether_an_answer_repeats_a_secret(
     assert length(secret) == length(other)
 
 
-def test_answers_that_repeat_words_take_less_room_than_they_have_letters() -> None:
+def test_answers_with_repeated_words_are_compressed() -> None:
     journal = Journal("call_1", 1.0)
     for number in range(40):
         value: Any = {"action": "accept", "content": {"destination": "Lisbon", "number": number}}
@@ -128,7 +128,7 @@ def test_an_answer_is_recorded_where_a_question_is_open() -> None:
     assert journal.pending == {}
 
 
-def test_the_size_of_answers_is_that_of_all_that_the_client_has_given() -> None:
+def test_the_size_of_answers_counts_all_answers_of_the_client() -> None:
     journal = Journal("call_1", 1.0)
     journal.entries["t/ask.1"] = Entry("elicit", "print", "yes", public=True)
     journal.entries["t/step.1"] = Entry("step", "print", "the server's")
@@ -203,8 +203,8 @@ def test_json_of_another_shape_is_not_a_journal() -> None:
             Journal.loads(text)
 
 
-def test_ids_that_count_on_take_no_room() -> None:
-    """The 100th question, step or branch in a row costs the state no more than its value."""
+def test_consecutive_ids_take_no_space() -> None:
+    """The 100th consecutive question, step or branch adds only its value to the state."""
     journal = Journal("call_1", 1.0, secret="x" * 16)
     sizes: list[int] = []
     for number in range(1, 102):
@@ -217,14 +217,14 @@ def test_ids_that_count_on_take_no_room() -> None:
 
 
 def test_a_state_adds_little_to_its_content() -> None:
-    """A call that has only asked: its name, its time, its secret, and the question's print."""
+    """A call that has only asked has its name, its time, its secret, and the question's fingerprint."""
     journal = Journal("call_123456789012", 1_763_788_800.123, rounds=1, secret="s" * 16)
     journal.pending["tool/elicit.1"] = ("elicit", "abcdef")
     needed = f"{journal.call_id}{journal.started}{journal.secret}abcdef"
     assert len(journal.dumps().partition(" ")[2]) <= len(needed) + 16
 
 
-def test_steps_before_a_fork_are_those_of_the_line_that_has_done_them() -> None:
+def test_steps_before_a_fork_belong_to_the_line_that_ran_them() -> None:
     journal = Journal("call_1", 1.0)
     journal.compensations.append(Compensation("t/do.1", "m:undo", "m:do"))
     journal.entries["t/do.1"] = Entry("step", "a")

@@ -1,4 +1,4 @@
-"""The text form on its own: two parts, one compressed."""
+"""The text form of a journal: two parts, one of which is compressed."""
 
 import pytest
 from hypothesis import given
@@ -18,16 +18,16 @@ PRINTS = st.lists(st.text("abcDEF123", min_size=6, max_size=6), max_size=5)
 
 
 @given(PRINTS)
-def test_fingerprints_of_the_usual_length_become_one_text(prints: list[str]) -> None:
+def test_fingerprints_of_the_usual_length_are_joined_into_one_text(prints: list[str]) -> None:
     assert joined(prints) == "".join(prints)
     assert split(joined(prints)) == prints
 
 
-def test_other_fingerprints_stay_apart() -> None:
+def test_fingerprints_of_other_lengths_stay_separate() -> None:
     assert split(joined(["abc", ""])) == ["abc", ""]
 
 
-def test_ids_are_left_out_where_they_count_on() -> None:
+def test_consecutive_ids_are_omitted() -> None:
     rows = [["t/ask.9"], ["t/ask.10"], ["t/ask.12"], ["t/work#1"], ["t/work#2"], ["key"], ["key"]]
     before = [list(row) for row in rows]
     shorten_ids(rows)
@@ -48,13 +48,13 @@ def test_any_ids_are_restored(ids: list[str]) -> None:
     assert rows == [[step_id, "x"] for step_id in ids]
 
 
-def test_empty_values_at_the_end_are_left_out() -> None:
+def test_empty_values_at_the_end_are_omitted() -> None:
     fields, public = parse(render([1, "call", 0, "", {}], [["asked"], []]), 1)
     assert (fields, public) == (["call"], [["asked"], []])
 
 
-def test_no_more_is_inflated_than_the_limit() -> None:
-    """A token of 4 KB that holds 4 MB."""
+def test_inflation_stops_at_the_limit() -> None:
+    """A token of 4 KB inflates to 4 MB."""
     text = render([1, "private"], [[], [["ask", "elicit", "x" * 4_000_000]]])
     assert len(text) < 10_000
     assert exceeds(text, len(text) - 1)

@@ -1,7 +1,4 @@
-"""Markers: a call that passed a place before its code was changed runs the old code there.
-
-Every other call runs the new code.
-"""
+"""Markers: a call that passed the place of a change takes the old way, and other calls the new one."""
 
 from __future__ import annotations
 
@@ -33,14 +30,14 @@ class Deployed:
         self._state = World().journal().dumps()
 
     async def change(self) -> bool:
-        """Return whether the new way is taken: at the marker, which the first version lacks."""
+        """Return whether the call takes the new way; the first version has no marker, and takes the old one."""
         if not self.is_new:
             return False
         self.ways.append(await patched())
         return self.ways[-1]
 
     async def round(self, *, is_new: bool, answers: Mapping[str, str] | None = None) -> Any:
-        """Run a round from the text of the last one; return the body's value, if it has ended."""
+        """Run a round from the text of the last one; return the body's value if the body has ended."""
         self.is_new, self.ways = is_new, []
         journal = Journal.loads(self._state)
         journal.answer({step_id: Answer(text) for step_id, text in (answers or {}).items()})
@@ -77,7 +74,7 @@ async def test_a_new_call_takes_the_new_way_in_every_round() -> None:
     assert DONE == ["new"]
 
 
-async def test_a_call_that_has_passed_the_place_takes_the_old_way_everywhere() -> None:
+async def test_a_call_past_the_place_takes_the_old_way_everywhere() -> None:
     call = Deployed(in_sequence)
     await call.round(is_new=False)
     await call.round(is_new=False, answers={"t/ask.1": "1"})
@@ -85,14 +82,14 @@ async def test_a_call_that_has_passed_the_place_takes_the_old_way_everywhere() -
     assert DONE == ["old"]
 
 
-async def test_a_call_that_has_not_come_to_the_place_takes_the_new_way() -> None:
+async def test_a_call_before_the_place_takes_the_new_way() -> None:
     call = Deployed(in_sequence)
     await call.round(is_new=False)
     await call.round(is_new=True, answers={"t/ask.1": "1"})
     assert (call.asked, call.ways, DONE) == (["new?"], [True], ["new"])
 
 
-async def test_an_open_question_after_the_place_says_that_it_was_passed() -> None:
+async def test_an_open_question_after_the_place_marks_the_place_as_passed() -> None:
     def asking(call: Deployed) -> Body:
         async def body(_: Branch) -> Any:
             return await ask("new?" if await call.change() else "old?")
@@ -105,7 +102,7 @@ async def test_an_open_question_after_the_place_says_that_it_was_passed() -> Non
     assert (call.asked, call.ways) == (["old?"], [False])
 
 
-async def test_a_marker_that_is_taken_out_of_the_code_is_not_missed() -> None:
+async def test_a_marker_can_be_removed_from_the_code() -> None:
     async def after(_: Branch) -> Any:
         await ask("before?")
         await step(note, "new")
@@ -121,11 +118,11 @@ async def test_a_marker_that_is_taken_out_of_the_code_is_not_missed() -> None:
 
 
 def beside(*order: str, tasks: bool, delay: float = 0.0) -> Callable[[Deployed], Body]:
-    """Return a body whose branches, or tasks, come to the same marker, each after a question."""
+    """Return a body whose branches or tasks reach the same marker, each after a question."""
 
     def version(call: Deployed) -> Body:
         async def inner(name: str) -> Any:
-            await asyncio.sleep(delay)  # work that is not recorded
+            await asyncio.sleep(delay)  # work without a record
             await step(note, f"{name} begins")
             await asyncio.sleep(delay)
             await ask(f"{name}?", key=None if tasks else name)
@@ -147,7 +144,7 @@ def beside(*order: str, tasks: bool, delay: float = 0.0) -> Callable[[Deployed],
 
 
 def first_question(call: Deployed, name: str) -> str:
-    """Return the id of what a branch or task asks first."""
+    """Return the id of the first question of a branch or task."""
     entries = call.journal.entries.items()
     [place] = [known.rpartition("/")[0] for known, e in entries if e.value == f"{name} begins"]
     [found] = [each for each in call.journal.pending if each.startswith(f"{place}/")]
@@ -162,10 +159,10 @@ DELAYS = pytest.mark.parametrize("delay", [0.0, 0.003])
 @IN_EITHER_ORDER
 @TASKS
 @DELAYS
-async def test_one_branch_that_has_passed_the_place_decides_for_all(
+async def test_one_branch_past_the_place_decides_for_all_branches(
     order: tuple[str, str], tasks: bool, delay: float
 ) -> None:
-    """The other one comes to it first where it stands first, and waits for the replay of the one."""
+    """If the other branch stands first, it reaches the marker first and waits for the replay."""
     call = Deployed(beside(*order, tasks=tasks, delay=delay))
     await call.round(is_new=False)
     await call.round(is_new=False, answers={first_question(call, "a"): "A"})
@@ -178,10 +175,10 @@ async def test_one_branch_that_has_passed_the_place_decides_for_all(
 @IN_EITHER_ORDER
 @TASKS
 @DELAYS
-async def test_a_new_call_takes_the_new_way_beside_branches_that_are_replayed(
+async def test_a_new_call_takes_the_new_way_next_to_replayed_branches(
     order: tuple[str, str], tasks: bool, delay: float
 ) -> None:
-    """The other branch has recorded a step, and asks: all that is still to be replayed."""
+    """The other branch has recorded a step and asks; its replay must come first."""
     call = Deployed(beside(*order, tasks=tasks, delay=delay))
     await call.round(is_new=True)
     await call.round(is_new=True, answers={first_question(call, "a"): "A"})
@@ -190,7 +187,7 @@ async def test_a_new_call_takes_the_new_way_beside_branches_that_are_replayed(
     assert (call.ways, sorted(call.asked)) == ([True, True], ["a new?", "b new?"])
 
 
-async def test_branches_that_come_to_a_marker_at_the_same_time_take_one_way() -> None:
+async def test_branches_that_reach_a_marker_together_take_one_way() -> None:
     call = Deployed(beside("a", "b", "c", tasks=True, delay=0.003))
     await call.round(is_new=True)
     given = {first_question(call, name): name for name in "ab"}
@@ -199,7 +196,7 @@ async def test_branches_that_come_to_a_marker_at_the_same_time_take_one_way() ->
 
 
 def handing_over(call: Deployed) -> Body:
-    """Return a body in which one task passes the place, and another one acts upon it."""
+    """Return a body in which one task passes the place and another task acts on the result."""
 
     async def body(_: Branch) -> Any:
         passed: asyncio.Queue[bool] = asyncio.Queue()
@@ -218,7 +215,7 @@ def handing_over(call: Deployed) -> Body:
     return body
 
 
-async def test_a_place_after_which_only_others_have_acted_was_passed() -> None:
+async def test_a_place_counts_as_passed_after_acts_of_other_tasks() -> None:
     call = Deployed(handing_over)
     await call.round(is_new=False)
     await call.round(is_new=False, answers={"t/~chooses#1/ask.1": "go"})
@@ -227,8 +224,8 @@ async def test_a_place_after_which_only_others_have_acted_was_passed() -> None:
 
 
 @pytest.mark.parametrize("passed", [False, True])
-async def test_a_marker_does_not_wait_for_an_effect_of_others(passed: bool) -> None:
-    """What this branch has recorded says that it was here; or all that the others have is passed."""
+async def test_a_marker_does_not_wait_for_effects_of_other_branches(passed: bool) -> None:
+    """Either this branch's records say that it was here, or the replay has passed all other records."""
 
     def version(call: Deployed) -> Body:
         chosen = asyncio.Event()
@@ -259,8 +256,8 @@ async def test_a_marker_does_not_wait_for_an_effect_of_others(passed: bool) -> N
 
 
 @pytest.mark.parametrize("what", ["a task", "a branch", "a question with a key"])
-async def test_work_begun_before_the_place_does_not_come_later(what: str) -> None:
-    """The call is new, and the other one is replayed after it has come to the place."""
+async def test_work_before_the_place_does_not_make_a_new_call_old(what: str) -> None:
+    """The call is new; the other branch is replayed after the work has reached the place."""
 
     def version(call: Deployed) -> Body:
         async def works() -> Any:
@@ -320,8 +317,8 @@ async def test_records_of_a_lost_race_mark_no_passed_place() -> None:
     assert await call.round(is_new=True, answers={"t/ask.2": "x"}) is True
 
 
-async def test_a_task_in_the_background_that_lags_behind_is_not_waited_for() -> None:
-    """The task may run for ever. The call safely runs the old code, and records the decision."""
+async def test_a_marker_does_not_wait_for_a_lagging_background_task() -> None:
+    """The task may run for ever. The old way is safe, and is recorded."""
     lag = asyncio.Event()
 
     def version(call: Deployed) -> Body:
@@ -359,7 +356,7 @@ async def test_a_task_in_the_background_that_lags_behind_is_not_waited_for() -> 
     assert await call.round(is_new=True, answers={"t/~asks#1/ask.1": "y"}) is False
 
 
-async def test_a_strand_that_is_cancelled_at_a_marker_holds_nothing_up() -> None:
+async def test_a_strand_cancelled_at_a_marker_delays_no_other_strand() -> None:
     def version(call: Deployed) -> Body:
         async def late() -> Any:
             if call.is_new:
@@ -395,10 +392,10 @@ async def test_a_hot_run_of_a_new_call_takes_the_new_way() -> None:
     [(False, 0.0, True), (False, 0.01, False), (True, 0.0, False)],
     ids=["not passed", "at work", "passed"],
 )
-async def test_a_hot_run_waits_for_the_replay_of_others_and_not_for_their_work(
+async def test_a_hot_run_waits_for_the_replay_of_other_branches_but_not_for_their_work(
     passed: bool, delay: float, way: bool
 ) -> None:
-    """A hot run has no round that ends when all strands wait. The old code is safe."""
+    """A hot run has no round that ends in a pause. The old way is safe."""
 
     def version(call: Deployed) -> Body:
         async def other() -> Any:
@@ -438,7 +435,7 @@ async def test_a_marker_is_written_before_the_effect_that_follows() -> None:
     assert book.entries["patched#change"].kind == MARKER
 
 
-async def test_a_rehearsal_decides_as_the_round_would() -> None:
+async def test_a_rehearsal_decides_a_marker_like_the_round() -> None:
     call = Deployed(in_sequence)
     await call.round(is_new=False)
     journal = call.journal
@@ -452,7 +449,7 @@ async def test_a_rehearsal_decides_as_the_round_would() -> None:
     assert call.ways == [True]
 
 
-async def test_a_body_that_cleans_up_after_its_round_records_no_marker() -> None:
+async def test_a_cleanup_after_the_round_records_no_marker() -> None:
     ways: list[bool] = []
 
     async def body(_: Branch) -> None:
@@ -465,7 +462,7 @@ async def test_a_body_that_cleans_up_after_its_round_records_no_marker() -> None
     assert (run.brackets, ways) == ([["a?"]], [False, True])
 
 
-async def test_no_marker_is_decided_after_a_difference_was_seen() -> None:
+async def test_no_marker_is_decided_after_a_difference() -> None:
     async def body(_: Branch) -> None:
         with contextlib.suppress(NonDeterminismError):
             await step(note, "other")

@@ -1,4 +1,4 @@
-"""Arguments are pinned by their content: other content, another pin; equal content, the same pin."""
+"""Fingerprints of step arguments: equal content gives equal fingerprints, other content another one."""
 
 import array
 import copy
@@ -65,7 +65,7 @@ class Named:
 
 
 class Connection:
-    """Has no content of its own."""
+    """A type without any content."""
 
 
 class Colour(enum.StrEnum):
@@ -108,7 +108,7 @@ PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS.values(), ids=PAIRS)
-def test_a_pin_follows_the_content(one: Callable[[], Any], other: Callable[[], Any]) -> None:
+def test_a_pin_depends_on_the_content(one: Callable[[], Any], other: Callable[[], Any]) -> None:
     assert pin(charge, [one()]) == pin(charge, [one()])
     assert pin(charge, [one()]) != pin(charge, [other()])
 
@@ -119,21 +119,21 @@ def test_a_pin_follows_the_content(one: Callable[[], Any], other: Callable[[], A
         ({1: 1, 2: 2}, {2: 2, 1: 1}),
         (Point(1, seen=1), Point(1, seen=2)),
         (Connection(), Connection()),
-        ([charge], [test_a_pin_follows_the_content]),
+        ([charge], [test_a_pin_depends_on_the_content]),
         (np.array([Connection()]), np.array([Connection()])),
     ],
     ids=["order of keys", "field that equality ignores", "connection", "function", "objects"],
 )
-def test_a_pin_ignores_differences_that_are_no_content(one: object, other: object) -> None:
+def test_a_pin_ignores_differences_outside_the_content(one: object, other: object) -> None:
     assert pin(charge, [one]) == pin(charge, [other])
 
 
-def test_a_pin_tells_types_apart() -> None:
+def test_a_pin_distinguishes_types() -> None:
     values = [Connection(), Order(total=1), Point(1), decimal.Decimal(1), b"1", {1}, Path("1"), [1]]
     assert len({pin(charge, [value]) for value in values}) == len(values)
 
 
-def test_a_value_that_holds_itself_is_pinned_by_its_type() -> None:
+def test_a_value_that_contains_itself_is_pinned_by_its_type() -> None:
     one: list[Any] = [1]
     one.append(one)
     assert pin(charge, [one, 1]) == pin(charge, [copy.deepcopy(one), 1])
@@ -173,7 +173,7 @@ _VALUES = st.recursive(
 
 @examples(2000, gate=100)
 @given(_VALUES, _VALUES)
-def test_pins_are_equal_just_when_values_are(one: object, other: object) -> None:
+def test_pins_are_equal_if_and_only_if_values_are(one: object, other: object) -> None:
     assert pin(charge, [one, {1}]) == pin(charge, [copy.deepcopy(one), {1}])
     assert (pin(charge, [one, {1}]) == pin(charge, [other, {1}])) == (one == other)
 

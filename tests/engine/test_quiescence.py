@@ -1,4 +1,4 @@
-"""When a round ends and when it does not: one kind of wait at a time."""
+"""When a round ends and when it continues, for one kind of wait at a time."""
 
 import asyncio
 import functools
@@ -23,8 +23,8 @@ async def brackets(body: Callable[[Branch], Coroutine[Any, Any, Any]]) -> list[l
         return [sorted(asked) for asked in (await rounds(body)).brackets]
 
 
-async def brackets_beside_an_ask(wait: Callable[[], Awaitable[object]]) -> list[list[str]]:
-    """One strand asks ``a``; another waits, and then asks ``b``."""
+async def brackets_next_to_an_ask(wait: Callable[[], Awaitable[object]]) -> list[list[str]]:
+    """Run two strands: one asks ``a``; the other waits, then asks ``b``. Return the questions of each round."""
 
     async def waiting() -> None:
         await wait()
@@ -36,7 +36,7 @@ async def brackets_beside_an_ask(wait: Callable[[], Awaitable[object]]) -> list[
     return await brackets(body)
 
 
-async def test_a_round_that_is_over_at_once_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_round_that_ends_immediately_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     set_for: list[float] = []
 
     def no_timer(delay: float, *_: object, **__: object) -> None:
@@ -45,13 +45,13 @@ async def test_a_round_that_is_over_at_once_sets_no_timer(monkeypatch: pytest.Mo
     async def body(_: Branch) -> object:
         return await ask("a")
 
-    await first_round(body)  # the first in a process checks the runtime
+    await first_round(body)  # the first call in a process checks the runtime
     monkeypatch.setattr(asyncio.get_running_loop(), "call_later", no_timer)
     journal = await first_round(body)
     assert (len(journal.pending), set_for) == (1, [])
 
 
-# -- devices: the round waits for them -------------------------------------------------------
+# -- devices, for which a round waits -----------------------------------------------------------
 
 
 def work() -> None:
@@ -59,7 +59,7 @@ def work() -> None:
 
 
 def later() -> asyncio.Future[None]:
-    """A bare future that a timer completes."""
+    """Return a bare future that a timer completes."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
     loop.call_later(LONGER_THAN_SETTLING, future.set_result, None)
@@ -67,7 +67,7 @@ def later() -> asyncio.Future[None]:
 
 
 class DeviceFuture(asyncio.Future[None]):
-    """What a library for a device completes."""
+    """A future type as libraries for devices define it."""
 
 
 def device() -> asyncio.Future[None]:
@@ -83,7 +83,7 @@ async def first_of_a_device_and_a_question() -> None:
 
 
 async def a_call_inside() -> None:
-    """The answer to the inner call takes a while."""
+    """Run a call inside the call; the answer to the inner call takes a while."""
 
     async def inner(_: Branch) -> Any:
         return await ask("inner")
@@ -115,10 +115,10 @@ DEVICES: dict[str, Callable[[], Awaitable[object]]] = {
 @pytest.mark.parametrize("name", DEVICES)
 async def test_a_round_waits_for_a_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quiescence, "UNSEEN", 0.0)
-    assert (await brackets_beside_an_ask(DEVICES[name]))[0][:2] == ["a", "b"]
+    assert (await brackets_next_to_an_ask(DEVICES[name]))[0][:2] == ["a", "b"]
 
 
-async def test_threads_that_queue_for_a_limiter_are_waited_for() -> None:
+async def test_a_round_waits_for_threads_that_queue_for_a_limiter() -> None:
     limiter = anyio.CapacityLimiter(1)
 
     async def working(question: str) -> None:
@@ -133,7 +133,7 @@ async def test_threads_that_queue_for_a_limiter_are_waited_for() -> None:
 
 @pytest.fixture
 async def port() -> AsyncGenerator[int]:
-    """A server that answers late."""
+    """Run a server that answers late."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(1)
@@ -145,20 +145,20 @@ async def port() -> AsyncGenerator[int]:
         yield port
 
 
-async def test_a_socket_of_anyio_is_a_device_though_it_waits_at_an_event(port: int) -> None:
+async def test_an_anyio_socket_is_a_device_although_it_waits_at_an_event(port: int) -> None:
     async def fetching() -> None:
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             await stream.send(b"?")
             assert await stream.receive() == b"!"
 
-    assert await brackets_beside_an_ask(fetching) == [["a", "b"]]
+    assert await brackets_next_to_an_ask(fetching) == [["a", "b"]]
 
 
-# -- each other: the round does not wait for strands that are blocked ------------------------
+# -- other strands: a round does not wait for blocked strands ------------------------------------
 
 
 def opened_by(opener: Callable[[], object], waiter: Callable[[], Awaitable[object]]) -> Any:
-    """A body in which one strand opens what another waits for, after a question."""
+    """Return a body in which one strand, after a question, opens the wait of another."""
 
     async def first() -> None:
         await ask("a")
@@ -178,7 +178,7 @@ def opened_by(opener: Callable[[], object], waiter: Callable[[], Awaitable[objec
 
 def condition() -> tuple[Callable[[], object], Callable[[], Awaitable[object]]]:
     waiting = asyncio.Condition()
-    notified: list[bool] = []  # a replay may notify before another strand waits
+    notified: list[bool] = []  # a replay may notify before the other strand waits
 
     async def notify() -> None:
         async with waiting:
@@ -220,7 +220,7 @@ def limiter() -> tuple[Callable[[], object], Callable[[], Awaitable[object]]]:
 
 
 def by_callback() -> tuple[Callable[[], object], Callable[[], Awaitable[object]]]:
-    """A future that a callback completes when a task has ended."""
+    """Return a future's wait, and an opener whose task completes the future in a callback."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     started = asyncio.Event()
 
@@ -272,10 +272,10 @@ def shielded(future: asyncio.Future[None]) -> Awaitable[object]:
 
 
 @pytest.mark.parametrize("wrap", [bare, waited_for, waited, gathered, shielded])
-async def test_patience_with_a_bare_future_ends(
+async def test_a_round_stops_waiting_for_a_bare_future(
     wrap: Callable[[asyncio.Future[None]], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What completes it cannot be seen; hanging would be worse than another round."""
+    """The engine cannot see what completes the future. Another round is better than a hang."""
     monkeypatch.setattr(quiescence, "UNSEEN", 0.02)
 
     async def body(root: Branch) -> None:
@@ -286,10 +286,10 @@ async def test_patience_with_a_bare_future_ends(
 
 
 async def test_a_round_waits_a_while_for_a_bare_future_to_be_completed() -> None:
-    assert await brackets_beside_an_ask(later) == [["a", "b"]]
+    assert await brackets_next_to_an_ask(later) == [["a", "b"]]
 
 
-async def test_a_question_that_a_timer_withdraws_while_the_round_settles_is_gone() -> None:
+async def test_a_question_withdrawn_by_a_timer_while_the_round_settles_is_not_asked() -> None:
     event = asyncio.Event()
 
     async def impatient() -> None:
@@ -326,8 +326,8 @@ async def test_a_timer_that_no_event_reports_does_not_end_a_round_early() -> Non
     assert await brackets(body) == [["a", "b"]]
 
 
-async def test_a_callback_may_close_over_anything_even_over_an_unset_variable() -> None:
-    """The closures of callbacks are searched for futures that they complete."""
+async def test_a_callback_may_close_over_any_value_or_an_unset_variable() -> None:
+    """The engine searches the closures of callbacks for futures that they complete."""
     seen: list[str] = []
 
     async def first() -> Any:
@@ -348,7 +348,7 @@ async def test_a_callback_may_close_over_anything_even_over_an_unset_variable() 
         task = asyncio.create_task(first())
         task.add_done_callback(done)
         waiting = asyncio.create_task(second(future))
-        await asyncio.sleep(0.001)  # the round looks at the callback meanwhile
+        await asyncio.sleep(0.001)  # the round inspects the callback meanwhile
         if seen:
             word = "never"
         await asyncio.gather(task, waiting)
@@ -377,7 +377,7 @@ async def test_several_strands_may_wait_for_bare_futures() -> None:
 
 
 class Opaque(Coroutine[Any, Any, Any]):
-    """A coroutine of another type than Python's own, as compiled libraries have them."""
+    """A coroutine of a type other than Python's, as compiled libraries have."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self._inner = inner
@@ -395,17 +395,17 @@ class Opaque(Coroutine[Any, Any, Any]):
         return self._inner.__await__()
 
 
-async def test_a_coroutine_that_shows_nothing_is_a_device() -> None:
+async def test_an_opaque_coroutine_is_a_device() -> None:
     async def hidden() -> None:
         await later()
 
-    assert await brackets_beside_an_ask(lambda: asyncio.create_task(Opaque(hidden()))) == [
+    assert await brackets_next_to_an_ask(lambda: asyncio.create_task(Opaque(hidden()))) == [
         ["a", "b"]
     ]
 
 
 async def test_a_body_may_end_while_its_round_settles() -> None:
-    """A task that is not awaited has asked; the body waits for a timer and returns."""
+    """A task that no strand awaits has asked; the body waits for a timer and returns."""
 
     async def body(_: Branch) -> str:
         event = asyncio.Event()
@@ -419,7 +419,7 @@ async def test_a_body_may_end_while_its_round_settles() -> None:
     assert helpers[0].cancelled()
 
 
-async def test_a_round_that_is_broken_off_while_it_settles_leaves_no_timer() -> None:
+async def test_a_round_interrupted_while_it_settles_leaves_no_timer() -> None:
     async def body(_: Branch) -> None:
         await asyncio.gather(ask("a"), asyncio.Event().wait())
 
@@ -435,7 +435,7 @@ async def test_a_round_that_is_broken_off_while_it_settles_leaves_no_timer() -> 
 
 @pytest.mark.parametrize("ticks", range(4))
 async def test_a_wait_whose_tasks_have_ended_is_ready_and_prolongs_the_round(ticks: int) -> None:
-    """Between the end of tasks and the waking of their waiter, the loop makes another pass."""
+    """Between the end of tasks and the wake-up of their waiter, the loop makes one more pass."""
 
     async def briefly() -> None:
         for _ in range(ticks):
@@ -444,4 +444,4 @@ async def test_a_wait_whose_tasks_have_ended_is_ready_and_prolongs_the_round(tic
     async def shielded_twice() -> None:
         await asyncio.shield(asyncio.shield(asyncio.gather(briefly(), briefly())))
 
-    assert await brackets_beside_an_ask(shielded_twice) == [["a", "b"]]
+    assert await brackets_next_to_an_ask(shielded_twice) == [["a", "b"]]

@@ -1,4 +1,4 @@
-"""What a run does when another run was first, or when nothing can be written any more."""
+"""A run whose effect another run recorded first, or whose recorder cannot write."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ REFUSED = error_to_json(StepFailed(BUILD, "Refused", "no"))
 
 
 class Site:
-    """Where something is built, or not, and razed again."""
+    """A site where the steps build and raze."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
@@ -34,7 +34,7 @@ class Site:
 
 @dataclass
 class Beaten(Book):
-    """A recorder to which another run has already reported the outcome of the building."""
+    """A recorder that already has another run's outcome of the building."""
 
     theirs: Mapping[str, Any] | None = None
 
@@ -48,7 +48,7 @@ class Beaten(Book):
         }
 
 
-async def test_if_the_first_run_failed_so_does_this_one_and_there_is_nothing_to_undo() -> None:
+async def test_a_run_fails_without_undos_if_the_first_run_failed() -> None:
     site = Site()
     world = World(recorder=Beaten(theirs={"value": None, "error": REFUSED}))
     journal = world.journal()
@@ -65,7 +65,7 @@ async def test_if_the_first_run_failed_so_does_this_one_and_there_is_nothing_to_
     assert journal.compensations == []
 
 
-async def test_if_the_first_run_succeeded_so_does_this_one_and_owes_its_undo() -> None:
+async def test_a_run_succeeds_and_owes_the_undo_if_the_first_run_succeeded() -> None:
     site = Site(fails=True)
     book = Beaten(theirs={"value": "theirs", "error": None})
     world = World(recorder=book)
@@ -80,7 +80,7 @@ async def test_if_the_first_run_succeeded_so_does_this_one_and_owes_its_undo() -
     assert book.undone_steps == [BUILD]
 
 
-async def test_a_live_run_that_cannot_write_ends_as_in_a_crash_with_nothing_undone() -> None:
+async def test_a_live_run_that_cannot_write_ends_like_a_crash_without_undos() -> None:
     site = Site()
     book = Book()
     world = World(recorder=book)
@@ -102,7 +102,7 @@ async def test_a_live_run_that_cannot_write_ends_as_in_a_crash_with_nothing_undo
     assert book.undone_steps == []
 
 
-async def test_a_live_run_that_is_left_while_nothing_can_be_written_is_not_undone(
+async def test_an_abandoned_live_run_without_a_writable_store_is_not_undone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Unreachable(Book):
@@ -125,7 +125,7 @@ async def test_a_live_run_that_is_left_while_nothing_can_be_written_is_not_undon
 
 @dataclass
 class Slow(Book):
-    """A recorder that takes its time over what came of ``t/slow.1``."""
+    """A recorder that takes a while to record the outcome of ``t/slow.1``."""
 
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
@@ -160,7 +160,7 @@ async def test_an_effect_waits_for_the_record_of_another_strand() -> None:
 
     async def open_it() -> None:
         await book.arrived.wait()
-        for _ in range(20):  # the other strand is waiting by now, if it does wait
+        for _ in range(20):  # by now the other strand waits, if it waits at all
             await asyncio.sleep(0)
         book.opened.set()
 
@@ -176,7 +176,7 @@ async def test_an_effect_waits_for_the_record_of_another_strand() -> None:
     assert len(book.batches) == 4
 
 
-async def test_a_cancelled_strand_learns_of_a_record_that_failed() -> None:
+async def test_a_cancelled_strand_gets_the_error_of_a_failed_record() -> None:
     book = Slow()
     world = World(recorder=book)
 
@@ -196,7 +196,7 @@ async def test_a_cancelled_strand_learns_of_a_record_that_failed() -> None:
             await call.round()
 
 
-async def test_a_strand_that_is_cancelled_while_it_writes_is_so_when_all_is_written() -> None:
+async def test_a_strand_cancelled_while_it_records_ends_after_the_record() -> None:
     book = Slow()
     world = World(recorder=book)
 

@@ -1,4 +1,4 @@
-"""A replay runs what is recorded and nothing else, and finds out where the body stops."""
+"""A replay runs only recorded operations, and reports where the body stops."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -21,7 +21,7 @@ async def undo(what: str) -> None:
 
 @asynccontextmanager
 async def heartbeat() -> AsyncGenerator[None]:
-    """It goes on for as long as it is not cancelled, and does nothing."""
+    """Run a task that does nothing until it is cancelled."""
     task = asyncio.create_task(asyncio.sleep(3600))
     yield
     task.cancel()
@@ -35,7 +35,7 @@ async def original(_: Branch) -> list[Any]:
 
 
 async def recorded(body: Body[Any], *rounds: dict[str, str]) -> Journal:
-    """Return the journal after as many rounds as there are answers, and one."""
+    """Return the journal after one round for each set of answers, and one more round."""
     journal = World().journal()
     for answers in (*rounds, {}):
         async with World().call(body, journal) as call:
@@ -54,11 +54,11 @@ async def replayed(body: Body[Any], journal: Journal) -> Finished[Any] | Stopped
     return outcome
 
 
-async def test_it_stops_at_the_open_ask() -> None:
+async def test_a_replay_stops_at_the_open_ask() -> None:
     assert await replayed(original, await recorded(original)) == Stopped(("t/ask.1",))
 
 
-async def test_it_stops_at_everything_that_would_come_next() -> None:
+async def test_a_replay_stops_at_all_next_operations() -> None:
     journal = await recorded(original)
     journal.answer({"t/ask.1": Answer("A")})
     assert await replayed(original, journal) == Stopped(("t/ask.2", "t/note.2"))
@@ -68,7 +68,7 @@ async def test_an_empty_record_stops_at_the_first_step() -> None:
     assert await replayed(original, World().journal()) == Stopped(("t/note.1",))
 
 
-async def test_it_finishes_where_everything_is_recorded() -> None:
+async def test_a_replay_of_a_complete_record_finishes() -> None:
     async def body(_: Branch) -> str:
         return str(await ask("first?"))
 
@@ -77,7 +77,7 @@ async def test_it_finishes_where_everything_is_recorded() -> None:
     assert await replayed(body, journal) == Finished("A")
 
 
-async def test_a_body_that_fails_fails() -> None:
+async def test_a_replay_of_a_failing_body_fails() -> None:
     async def body(_: Branch) -> None:
         await step(note, "a", undo=undo)
         await ask("first?")
@@ -90,7 +90,7 @@ async def test_a_body_that_fails_fails() -> None:
     assert DONE == []
 
 
-async def test_a_body_that_swallows_the_drift_for_ever_is_cut_off() -> None:
+async def test_a_replay_ends_when_the_body_swallows_the_drift_for_ever() -> None:
     async def changed(_: Branch) -> None:
         while True:
             try:
@@ -108,8 +108,8 @@ async def test_a_body_that_swallows_the_drift_for_ever_is_cut_off() -> None:
             await call.replay()
 
 
-async def test_a_heartbeat_does_not_hold_it_up_and_hides_no_answer() -> None:
-    """What was cut off where the round ended is not looked for."""
+async def test_a_heartbeat_neither_delays_a_replay_nor_hides_an_answer() -> None:
+    """The replay does not look for entries of work that the end of a round interrupted."""
 
     async def original(_: Branch) -> None:
         async with heartbeat():
@@ -125,7 +125,7 @@ async def test_a_heartbeat_does_not_hold_it_up_and_hides_no_answer() -> None:
     assert await replayed(changed, Journal.loads(text)) == Stopped(("t/note.1",))
 
 
-async def test_a_deadline_that_has_passed_since_does_not_matter_to_waiting_strands() -> None:
+async def test_a_passed_deadline_does_not_affect_the_waiting_strands_of_a_replay() -> None:
     async def body(_: Branch) -> None:
         await branch(lambda _: ask("first?"), name="b", timeout=60)
 

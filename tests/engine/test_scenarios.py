@@ -1,7 +1,8 @@
-"""When a round ends: what concurrent code asks comes out together, and nothing comes too early.
+"""When a round ends: questions of concurrent code come out together, and none comes too early.
 
-Waits that the random programs of ``test_schedules.py`` do not have. Each runs on a loop that is
-never idle: a server listens and an unrelated task ticks. The brackets are the questions of each round.
+The scenarios have waits that the random programs of ``test_schedules.py`` lack. Each scenario runs
+on a loop that is never idle: a server listens and an unrelated task ticks. The brackets are the
+questions of each round.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture
 async def url() -> AsyncGenerator[str]:
-    """A web server that takes 10 ms, and a task that ticks: the loop is never idle."""
+    """Run a web server that answers after 10 ms, and a task that ticks, so that the loop is never idle."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.readuntil(b"\r\n\r\n"):
@@ -69,7 +70,7 @@ async def httpx_new(url: str, _: Branch) -> Any:
 @scenario("a b")
 async def httpx_pooled(url: str, _: Branch) -> Any:
     async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-        await client.get(url)  # from here on an idle connection stays in the selector
+        await client.get(url)  # from here on, an idle connection stays in the selector
 
         async def fetching() -> Any:
             assert (await client.get(url)).text == "ok"
@@ -80,7 +81,7 @@ async def httpx_pooled(url: str, _: Branch) -> Any:
 
 @scenario("a b c")
 async def httpx_pool_queue(url: str, _: Branch) -> Any:
-    """The third strand waits for the only connection, at a lock of the library's."""
+    """The third strand waits for the only connection, at a lock of the library."""
     async with httpx2.AsyncClient(
         limits=httpx2.Limits(max_connections=1), timeout=PATIENCE
     ) as client:
@@ -95,7 +96,7 @@ async def httpx_pool_queue(url: str, _: Branch) -> Any:
 
 @scenario("a b")
 async def executor_future(url: str, _: Branch) -> Any:
-    """The future of an executor, awaited without a coroutine in between."""
+    """A strand awaits the future of an executor, without a coroutine in between."""
 
     async def working() -> Any:
         await asyncio.get_running_loop().run_in_executor(None, _work)
@@ -119,20 +120,20 @@ async def subprocess_io(url: str, _: Branch) -> Any:
 
 @scenario("a b", "c")
 async def shielded_gather(url: str, _: Branch) -> Any:
-    """A future behind a future: shield over gather, and over itself."""
+    """A future behind a future: a shield over a gather, and over another shield."""
     first = await asyncio.shield(asyncio.shield(asyncio.gather(ask("a"), ask_here("b"))))
     return [*first, await ask("c")]
 
 
 @scenario("a b")
 async def as_completed_operations(url: str, _: Branch) -> Any:
-    """asyncio.as_completed starts from a set; operations have their ids from before that."""
+    """asyncio.as_completed starts from a set; operations have taken their ids before that."""
     return sorted([await done for done in asyncio.as_completed([ask("a"), ask("b")])])
 
 
 @scenario("a", "b")
 async def started_between(url: str, _: Branch) -> Any:
-    """anyio's ``start`` waits until the child says that it has started."""
+    """anyio's ``start`` waits until the child reports that it has started."""
     heard: list[Any] = []
 
     async def child(*, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -147,7 +148,7 @@ async def started_between(url: str, _: Branch) -> Any:
 
 @scenario("a", "b")
 async def future_between(url: str, _: Branch) -> Any:
-    """A bare future that another strand completes looks like a device; patience ends."""
+    """A bare future that another strand completes looks like a device, for which the round waits a limited time."""
     future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def first() -> Any:
@@ -163,7 +164,7 @@ async def future_between(url: str, _: Branch) -> Any:
 
 @scenario("a", "b c")
 async def async_gen_at_a_lock(url: str, _: Branch) -> Any:
-    """What an async generator waits for can be seen, too; and through ``__await__``."""
+    """The engine sees the waits of an async generator, and waits through ``__await__``."""
     event = asyncio.Event()
 
     class Opened:
@@ -215,9 +216,10 @@ async def foreign_event_soon(url: str, _: Branch) -> Any:
 
 @scenario("a", "b")
 async def foreign_event(url: str, _: Branch) -> Any:
-    """Known: an event that a stranger sets late may come from a strand that is blocked.
+    """A known limit: an outside task that sets an event late looks like a blocked strand.
 
-    So the round ends without it. The next one comes to the same point; the result is right.
+    The round ends without this strand. The next round reaches the same point, so the result is
+    right.
     """
     event = asyncio.Event()
 
@@ -235,7 +237,7 @@ async def foreign_event(url: str, _: Branch) -> Any:
 
 @scenario("a b")
 async def detached_and_left(url: str, _: Branch) -> Any:
-    """A task that no one waits for ends with the body; its questions are not missed then."""
+    """A task that no strand awaits ends with the body; its questions are then not missed."""
 
     async def late() -> None:
         await asyncio.sleep(0)
@@ -246,7 +248,7 @@ async def detached_and_left(url: str, _: Branch) -> Any:
 
 
 def _work() -> None:
-    """What a thread does."""
+    """The work of a thread."""
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

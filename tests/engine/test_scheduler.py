@@ -1,4 +1,4 @@
-"""The scheduler with a fake owner: strands wait, are suspended, and end; no journal, no call."""
+"""The scheduler with a fake owner: strands wait, are suspended, and end, without a journal or a call."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from anabranch.errors import ContextUseError, NonDeterminismError
 
 
 class FakeOwner:
-    """Suspends when all is quiet, and notes what is reported."""
+    """Suspends when all strands wait, and records reports."""
 
     def __init__(self) -> None:
         self.fault: Exception | None = None
@@ -60,7 +60,7 @@ class FakeOwner:
         await self.futures[-1]
 
 
-async def test_an_operation_that_was_made_and_not_awaited_is_closed() -> None:
+async def test_an_operation_that_is_never_awaited_is_closed() -> None:
     owner = FakeOwner()
 
     async def never() -> None:
@@ -76,7 +76,7 @@ async def test_an_operation_that_was_made_and_not_awaited_is_closed() -> None:
     await owner.scheduler.cancel_and_wait()
 
 
-async def test_the_first_operation_that_is_refused_already_says_so_of_several() -> None:
+async def test_the_first_refused_of_several_operations_raises() -> None:
     scheduler = FakeOwner().scheduler
     done = asyncio.get_running_loop().create_future()
     done.set_result(None)
@@ -92,7 +92,7 @@ async def test_the_first_operation_that_is_refused_already_says_so_of_several() 
     await asyncio.gather(plain, *refused)
 
 
-async def test_a_strand_that_goes_on_after_its_suspension_is_reported() -> None:
+async def test_a_strand_that_continues_after_its_suspension_is_reported() -> None:
     owner = FakeOwner()
 
     async def body() -> None:
@@ -126,7 +126,7 @@ async def test_a_strand_that_does_not_end_is_reported(monkeypatch: pytest.Monkey
     await asyncio.wait({task})
 
 
-async def test_a_fault_is_raised_where_something_new_would_happen() -> None:
+async def test_a_fault_is_raised_at_the_next_new_operation() -> None:
     owner = FakeOwner()
     owner.fault = NonDeterminismError("t/a.1", "this", "that")
 
@@ -137,7 +137,7 @@ async def test_a_fault_is_raised_where_something_new_would_happen() -> None:
         await owner.start(body(), watch=False)
 
 
-async def test_in_a_replay_nothing_new_happens() -> None:
+async def test_a_replay_runs_no_new_operation() -> None:
     owner = FakeOwner()
     owner.scheduler.replaying = True
 
@@ -166,7 +166,7 @@ async def test_an_abort_cancels_all_and_keeps_the_first_error() -> None:
     assert (owner.scheduler.failure, task.cancelled()) == (first, True)
 
 
-async def test_effects_are_finished_and_all_else_is_cancelled() -> None:
+async def test_effects_are_finished_and_other_work_is_cancelled() -> None:
     owner, over = FakeOwner(), asyncio.Event()
     done: list[str] = []
 
@@ -202,11 +202,11 @@ async def test_a_scope_belongs_to_the_strand_of_its_own_call() -> None:
         owner.scheduler.scope()
 
 
-async def test_a_strand_is_found_also_when_the_quick_way_does_not_know_its_thread() -> None:
+async def test_a_strand_in_an_unknown_thread_is_found() -> None:
     owner = FakeOwner()
 
     async def body() -> str:
-        owner.scheduler._thread = 0  # as in another thread
+        owner.scheduler._thread = 0  # as if the code ran in another thread
         return owner.scheduler.strand().path
 
     task = owner.start(body())

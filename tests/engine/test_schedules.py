@@ -1,8 +1,8 @@
-"""Random programs under random timing: each round asks exactly what the model says.
+"""Random programs with random timing: each round asks exactly the questions of the model.
 
-Each program is run twice, with different delays. A quarter as many run again beside tasks that never
-end. What a task in the background is about to ask may then come a round later, so that a round asks a
-part of what the model says, and at least something.
+Each program runs twice, with different delays. A quarter of them run again next to background tasks
+that never end. A question may then come one round later, so a round asks a part of the model's
+questions, and at least one.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 
 
 class Schedule:
-    """One program. Its tree, its answers and its delays each have dice of their own.
+    """One program. Separate random sources decide its tree, its answers and its delays.
 
-    ``number``: which of the programs of this seed it is.
-    ``beside``: a background task of each kind runs beside a part of it.
+    ``number``: the number of the program for this seed.
+    ``beside``: whether a background task of each kind runs next to a part of the program.
     """
 
     def __init__(self, number: int, *, beside: bool = False) -> None:
@@ -40,7 +40,7 @@ class Schedule:
         self.tree = Tree("sequence", "q", (grow(random.Random(seed)), Tree("ask", "last")))
 
     async def run(self, timing: int) -> dict[str, str]:
-        """Run it, checking every round; return all ids and fingerprints of its questions."""
+        """Run the program and check every round; return all ids and fingerprints of its questions."""
         choice = random.Random(f"answers {self.seed}")
         delays = Interpreter(random.Random(f"delays {self.seed} {timing}"))
         answered: set[str] = set()
@@ -70,10 +70,10 @@ class Schedule:
             journal.answer(given)
 
     def compare(self, asked: list[str], pending: list[str]) -> None:
-        """Compare what a round has asked with what the model says."""
+        """Compare the questions of a round with the model's questions."""
         if self.beside is None:
             assert asked == pending, f"asked {asked}, the model says {pending}"
-        else:  # a race may still go on that would have ended
+        else:  # a race may still run that would have ended
             unknown = {one for one in asked if not one.startswith("never")} - set(pending)
             assert not unknown, f"asked {asked}, the model says {pending}"
             assert asked, f"asked nothing of {pending}"
@@ -93,18 +93,19 @@ class Schedule:
 
 
 def some(choice: random.Random, outcome: Waiting) -> list[Any]:
-    """Choose which of the questions are answered: at least one, and never the eternal ones."""
+    """Choose the questions to answer: at least one, and never one that stays open for ever."""
     asks = sorted(outcome.asks, key=lambda one: one.step_id)
     open_ones = [one for one in asks if not one.request.startswith("never")]
     return choice.sample(open_ones, choice.randint(min(1, len(open_ones)), len(open_ones)))
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, BATCH))
-async def test_each_round_asks_the_questions_of_the_model_whatever_the_timing(
+async def test_each_round_asks_the_questions_of_the_model_for_any_timing(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quiescence, "SETTLE", 0.01)
-    # Long enough for what is about to ask, on a busy machine: the model knows of nothing cut off.
+    # Long enough for a question that is about to come on a busy machine: the model expects no
+    # cut-off.
     monkeypatch.setattr(quiescence, "GRACE", 1.0)
     monkeypatch.setattr(quiescence, "PATIENCE", 60)
     await run_all(
@@ -114,19 +115,19 @@ async def test_each_round_asks_the_questions_of_the_model_whatever_the_timing(
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(0, SCHEDULES // 4, BATCH))
-async def test_each_round_asks_something_whatever_goes_on_beside_it(
+async def test_each_round_asks_a_question_next_to_any_background_task(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quiescence, "SETTLE", 0.01)
     monkeypatch.setattr(quiescence, "GRACE", 0.01)
-    # Some rounds wait that long, and a machine that is busy for longer would fail: not in the gate.
+    # Some rounds wait that long, and a busier machine would fail, so this runs outside the gate.
     monkeypatch.setattr(quiescence, "PATIENCE", 2.0)
     numbers = range(first, min(first + BATCH, SCHEDULES // 4))
     await run_all([Schedule(number, beside=True) for number in numbers], monkeypatch)
 
 
 async def run_all(schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch) -> None:
-    # No program here refuses to be cancelled; on a busy machine its threads may still take long.
+    # No program here refuses its cancellation, but its threads may take long on a busy machine.
     monkeypatch.setattr(scheduler, "CANCEL_TIMEOUT", 60)
     before = asyncio.all_tasks()
     found = await asyncio.gather(*(schedule.check() for schedule in schedules))
@@ -136,6 +137,6 @@ async def run_all(schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch) ->
 
 
 def left_timers() -> list[asyncio.TimerHandle]:
-    """Those of asyncio's own loop; others do not show them."""
+    """Return the timers of an asyncio loop; other loops do not show their timers."""
     scheduled = getattr(asyncio.get_running_loop(), "_scheduled", [])
     return [handle for handle in scheduled if not handle.cancelled()]

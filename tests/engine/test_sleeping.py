@@ -1,4 +1,4 @@
-"""Sleeps: what the clock answers, when it is waited for, and when a call waits for it between rounds."""
+"""Sleeps, which the clock ends: when a round waits for the clock, and when the call waits between rounds."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -46,13 +46,13 @@ async def next_round(
 # -- in a round, or alive --------------------------------------------------------------------
 
 
-async def test_a_call_that_is_alive_waits_by_the_clock() -> None:
+async def test_a_live_call_waits_by_the_clock() -> None:
     world = World(clock=Obliging())
     assert await hot(an_hour, world=world) == "awake"
     assert world.clock.now() == START + HOUR
 
 
-async def test_a_time_that_has_been_is_not_waited_for() -> None:
+async def test_a_sleep_until_a_past_time_ends_immediately() -> None:
     async def body(_: Branch) -> float:
         await sleep_until(START)
         return now()
@@ -72,7 +72,7 @@ async def test_a_round_waits_for_sleeps_that_end_within_its_patience() -> None:
         assert await call.round() == Finished(START + 1.5)
 
 
-async def test_a_round_does_not_wait_longer_for_a_clock_that_stands_still() -> None:
+async def test_a_round_does_not_wait_longer_for_a_stopped_clock() -> None:
     async def body(_: Branch) -> None:
         await sleep_until(START + 0.005)
 
@@ -80,7 +80,7 @@ async def test_a_round_does_not_wait_longer_for_a_clock_that_stands_still() -> N
     assert wakes_at(journal) == START + 0.005
 
 
-async def test_a_timer_that_is_early_is_set_again() -> None:
+async def test_an_early_timer_is_set_again() -> None:
     class Hasty(Obliging):
         hasty = True
 
@@ -96,7 +96,7 @@ async def test_a_timer_that_is_early_is_set_again() -> None:
     assert world.clock.now() == START + HOUR
 
 
-async def test_a_sleep_that_was_cancelled_just_now_does_not_end() -> None:
+async def test_a_sleep_cancelled_at_its_end_stays_cancelled() -> None:
     world = World()
 
     async def body(_: Branch) -> bool:
@@ -129,7 +129,7 @@ async def test_a_call_that_sleeps_longer_waits_in_its_journal() -> None:
     assert wakes_at(journal) is None
 
 
-async def test_nothing_but_the_clock_answers_a_sleep() -> None:
+async def test_only_the_clock_ends_a_sleep() -> None:
     world = World()
     journal = world.journal()
     await next_round(an_hour, world, journal)
@@ -199,7 +199,7 @@ async def ask_within_the_hour(_: Branch) -> Any:
     return await race(ask("a"), an_hour(_))
 
 
-async def test_a_question_beside_a_sleep_is_asked_at_once() -> None:
+async def test_a_question_next_to_a_sleep_is_asked_immediately() -> None:
     async def body(_: Branch) -> Any:
         return await gather([ask("a"), sleep_until(START + 1)])
 
@@ -237,7 +237,7 @@ async def test_an_answer_in_time_wins_and_leaves_no_timer() -> None:
     assert world.clock._alarms == []
 
 
-async def test_an_answer_that_comes_after_the_time_is_too_late() -> None:
+async def test_an_answer_after_the_end_of_the_sleep_is_too_late() -> None:
     world = World()
     journal = await first_round(ask_within_the_hour, world=world)
     world.clock.advance(HOUR)
@@ -246,7 +246,7 @@ async def test_an_answer_that_comes_after_the_time_is_too_late() -> None:
     assert "t/ask.1" not in {**journal.entries, **journal.pending}
 
 
-async def test_a_question_that_the_clock_has_withdrawn_takes_no_answer() -> None:
+async def test_a_question_withdrawn_by_the_clock_accepts_no_answer() -> None:
     async def body(root: Branch) -> Any:
         return [await ask_within_the_hour(root), await ask("b")]
 
@@ -282,7 +282,7 @@ async def test_a_late_answer_is_seen_after_the_sleep() -> None:
 
 
 @pytest.mark.parametrize("asks_first", [True, False], ids=["ask", "sleep"])
-async def test_an_answer_that_is_known_to_have_come_before_wins(asks_first: bool) -> None:
+async def test_an_answer_known_to_be_earlier_wins_against_the_clock(asks_first: bool) -> None:
     async def body(_: Branch) -> Any:
         asking, sleeping = ask("a"), sleep_until(START + HOUR)
         return await (race(asking, sleeping) if asks_first else race(sleeping, asking))
@@ -295,7 +295,7 @@ async def test_an_answer_that_is_known_to_have_come_before_wins(asks_first: bool
     assert await next_round(body, world, journal) == Finished("A")
 
 
-async def test_a_sleep_that_was_held_ends_in_the_round_after() -> None:
+async def test_a_held_sleep_ends_in_the_next_round() -> None:
     async def body(_: Branch) -> Any:
         return await gather([ask("a"), sleep_until(START + HOUR)])
 
@@ -306,11 +306,11 @@ async def test_a_sleep_that_was_held_ends_in_the_round_after() -> None:
     hold_sleeps(journal)
     assert await next_round(body, world, journal) == Waiting(())
     journal = Journal.loads(journal.dumps())
-    hold_sleeps(journal)  # without answers, it holds none
+    hold_sleeps(journal)  # without answers, there is no sleep to hold
     assert await next_round(body, world, journal) == Finished(("A", None))
 
 
-# -- what an edge waits with -----------------------------------------------------------------
+# -- how an edge waits -------------------------------------------------------------------------
 
 
 async def test_work_is_run_until_a_time() -> None:
@@ -325,7 +325,7 @@ async def test_work_is_run_until_a_time() -> None:
     assert (done, clock.now()) == (["begun"], START + 60)
 
 
-async def test_work_that_ends_sooner_is_not_waited_with() -> None:
+async def test_work_that_ends_before_the_time_ends_the_wait() -> None:
     async def work() -> None:
         await asyncio.sleep(0)
 

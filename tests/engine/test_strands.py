@@ -1,4 +1,4 @@
-"""Names that do not depend on timing, and the places where nothing can be named."""
+"""Names of steps do not depend on timing; code without a stable name is refused."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ async def names_asked_by(body: Callable[[Branch], Coroutine[Any, Any, Any]]) -> 
 # -- names -----------------------------------------------------------------------------------
 
 
-async def test_a_task_is_named_after_its_coroutine_and_counted_where_it_was_started() -> None:
+async def test_a_task_is_named_after_its_coroutine_and_counted_in_its_starter() -> None:
     async def worker(question: str) -> None:
         await asyncio.gather(ask_here(question), ask_here(question))
 
@@ -60,7 +60,7 @@ async def test_a_task_of_a_branch_belongs_to_the_branch() -> None:
     assert await names_asked_by(body) == ["t/inner#1/~ask_here#1/ask.1"]
 
 
-async def test_a_generator_based_coroutine_has_a_name_too() -> None:
+async def test_a_generator_based_coroutine_has_a_name() -> None:
     class Awaitable:
         def __await__(self) -> Generator[Any, None, Any]:
             return (yield from ask_here("a").__await__())
@@ -129,7 +129,7 @@ async def refused(
 
 
 async def made_by_a_callback(operation: Coroutine[Any, Any, Any]) -> Any:
-    """Await a task of ``operation`` that a bare callback of the loop has made."""
+    """Await a task for ``operation`` that a bare callback of the loop creates."""
     loop = asyncio.get_running_loop()
     made: asyncio.Future[asyncio.Task[Any]] = loop.create_future()
     loop.call_soon(lambda: made.set_result(loop.create_task(operation)))
@@ -183,7 +183,7 @@ async def test_a_step_cannot_ask(run: Callable[[Coroutine[Any, Any, Any]], Any])
     await refused(body, "inside a step's function")
 
 
-async def test_a_strand_may_ask_while_a_step_of_its_runs_in_another_task() -> None:
+async def test_a_strand_may_ask_while_its_step_runs_in_another_task() -> None:
     released = asyncio.Event()
 
     async def effect() -> str:
@@ -192,7 +192,7 @@ async def test_a_strand_may_ask_while_a_step_of_its_runs_in_another_task() -> No
 
     async def body(_: Branch) -> list[Any]:
         running = asyncio.create_task(step(effect))
-        await asyncio.sleep(0)  # it runs
+        await asyncio.sleep(0)  # the step runs
         helper = asyncio.create_task(ask_here("a"))
         released.set()
         return [await running, await helper]
@@ -202,7 +202,7 @@ async def test_a_strand_may_ask_while_a_step_of_its_runs_in_another_task() -> No
     assert list(run.ids) == ["t/~ask_here#1/ask.1"]
 
 
-async def test_tasks_that_a_step_starts_are_no_strands() -> None:
+async def test_tasks_started_by_a_step_are_no_strands() -> None:
     async def nothing() -> bool:
         return asyncio.current_task() in strands.strand_of_task
 
@@ -306,7 +306,7 @@ def tasks_made_by(factory: Any) -> Generator[None]:
 
 @pytest.fixture
 async def made() -> AsyncGenerator[list[str]]:
-    """Names of the coroutines that a factory of somebody else's has made tasks of."""
+    """Yield the names of the coroutines for which another task factory made tasks."""
     names: list[str] = []
 
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
@@ -317,7 +317,7 @@ async def made() -> AsyncGenerator[list[str]]:
         yield names
 
 
-async def test_the_factory_that_was_there_goes_on_making_the_tasks(made: list[str]) -> None:
+async def test_the_previous_task_factory_still_makes_the_tasks(made: list[str]) -> None:
     async def body(_: Branch) -> None:
         await gather([ask_here("a")])
 
@@ -325,7 +325,7 @@ async def test_the_factory_that_was_there_goes_on_making_the_tasks(made: list[st
     assert made.count("ask_here") == 2
 
 
-async def test_a_task_gets_the_name_and_the_context_that_were_asked_for(made: list[str]) -> None:
+async def test_a_task_gets_the_requested_name_and_context(made: list[str]) -> None:
     mine: ContextVar[str] = ContextVar("mine", default="default")
     context = copy_context()
     context.run(mine.set, "given")
@@ -348,7 +348,7 @@ async def test_installing_twice_wraps_once() -> None:
     assert asyncio.get_running_loop().get_task_factory() is factory
 
 
-async def test_a_factory_that_replaces_ours_is_named_when_it_matters() -> None:
+async def test_the_error_names_a_factory_that_replaced_ours() -> None:
     async def body(_: Branch) -> None:
         with tasks_made_by(None):
             await asyncio.create_task(ask_here("a"))
@@ -357,11 +357,11 @@ async def test_a_factory_that_replaces_ours_is_named_when_it_matters() -> None:
 
 
 async def test_a_factory_that_makes_no_tasks_is_left_alone() -> None:
-    """Its futures cannot be followed; they are awaited as any other."""
+    """The engine cannot follow the factory's futures; strands await them like any future."""
 
     class Made(asyncio.Future[str]):
         def set_name(self, name: object) -> None:
-            """Newer releases of Python name whatever a factory makes."""
+            """Accept a name: newer Python releases name the result of any factory."""
 
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
         if coro.__name__ != "ask_here":
@@ -388,7 +388,7 @@ async def test_an_eager_factory_does_not_start_a_strand_before_it_is_known() -> 
         return asyncio.Task(coro, loop=loop, **options)
 
     async def foreign() -> None:
-        """Not of the call."""
+        """A task outside the call."""
 
     async def effect() -> None:
         await asyncio.create_task(foreign())
@@ -403,7 +403,7 @@ async def test_an_eager_factory_does_not_start_a_strand_before_it_is_known() -> 
     assert started == ["foreign"]
 
 
-async def test_a_strand_is_forgotten_when_it_has_ended() -> None:
+async def test_an_ended_strand_is_forgotten() -> None:
     tasks: list[asyncio.Task[Any]] = []
 
     async def body(_: Branch) -> None:

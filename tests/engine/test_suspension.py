@@ -1,4 +1,4 @@
-"""The end of a round: the body is cancelled, and must end."""
+"""The end of a round: the engine cancels the body, and the body must end."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("nothing_done")
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body that does not end when it is cancelled is given up soon."""
+    """Shorten the time after which the engine gives up a body that ignores its cancellation."""
     monkeypatch.setattr(scheduler, "CANCEL_TIMEOUT", 0.02)
 
 
@@ -44,7 +44,7 @@ async def refused(body: Body) -> SuspensionError:
 # -- bodies that end -------------------------------------------------------------------------
 
 
-async def test_nothing_is_raised_that_author_code_could_catch() -> None:
+async def test_suspension_raises_no_exception_that_author_code_can_catch() -> None:
     async def body(_: Branch) -> Any:
         try:
             return await ask("a")
@@ -78,7 +78,9 @@ async def test_a_step_in_a_finally_block_happens_when_the_body_really_ends() -> 
     assert (DONE, world.notices) == (["step"], ["said"])
 
 
-async def test_also_in_a_context_manager_a_handler_and_a_task_of_a_finally_block() -> None:
+async def test_steps_in_context_managers_handlers_and_finally_tasks_happen_at_the_real_end() -> (
+    None
+):
     @contextlib.asynccontextmanager
     async def connection() -> AsyncGenerator[None]:
         try:
@@ -88,7 +90,7 @@ async def test_also_in_a_context_manager_a_handler_and_a_task_of_a_finally_block
 
     class Transaction:
         async def __aenter__(self) -> None:
-            """Begin."""
+            """Enter without an effect."""
 
         async def __aexit__(self, *_: object) -> None:
             await step(DONE.append, "committed")
@@ -167,7 +169,7 @@ async def cleaner() -> None:
 
 
 @pytest.mark.parametrize("tasks", [0, 2])
-async def test_clean_up_that_takes_its_time_is_waited_for(tasks: int) -> None:
+async def test_a_round_waits_for_slow_cleanup(tasks: int) -> None:
     async def body(_: Branch) -> Any:
         try:
             return await ask("a")
@@ -178,7 +180,7 @@ async def test_clean_up_that_takes_its_time_is_waited_for(tasks: int) -> None:
     assert ["cleaned"] * max(tasks, 1) == DONE
 
 
-async def test_swallowing_the_cancellation_of_a_task_of_ones_own_is_fine() -> None:
+async def test_a_body_may_swallow_the_cancellation_of_its_task() -> None:
     async def body(_: Branch) -> Any:
         task = asyncio.create_task(ask_here("never"))
         await asyncio.sleep(0)
@@ -190,7 +192,7 @@ async def test_swallowing_the_cancellation_of_a_task_of_ones_own_is_fine() -> No
     assert (await rounds(body)).value == "A"
 
 
-# -- bodies that do not ----------------------------------------------------------------------
+# -- bodies that do not end --------------------------------------------------------------------
 
 
 async def test_a_body_that_swallows_its_cancellation_and_returns_is_named_by_its_question() -> None:
@@ -217,7 +219,7 @@ async def clean_up() -> None:
     ],
     ids=["asks", "does", "raises"],
 )
-async def test_a_body_that_swallows_its_cancellation_and_goes_on(
+async def test_a_body_that_swallows_its_cancellation_and_continues_is_refused(
     then: Callable[[], Coroutine[Any, Any, Any]], found: str
 ) -> None:
     async def body(_: Branch) -> None:
@@ -230,7 +232,7 @@ async def test_a_body_that_swallows_its_cancellation_and_goes_on(
     assert DONE == []
 
 
-async def test_of_several_strands_the_one_that_swallowed_is_named() -> None:
+async def test_the_error_names_the_strand_that_swallowed_its_cancellation() -> None:
     async def swallows() -> str:
         with contextlib.suppress(BaseException):
             await ask("b")
@@ -242,7 +244,7 @@ async def test_of_several_strands_the_one_that_swallowed_is_named() -> None:
     assert (await refused(body)).step_ids == ["t/~swallows#1/ask.1"]
 
 
-async def test_a_strand_without_a_question_of_its_own_is_named_by_all_of_them() -> None:
+async def test_a_strand_without_a_question_is_named_by_all_questions() -> None:
     async def body(_: Branch) -> str:
         tasks = [asyncio.create_task(ask_here(question)) for question in "ab"]
         with contextlib.suppress(BaseException):
@@ -254,7 +256,7 @@ async def test_a_strand_without_a_question_of_its_own_is_named_by_all_of_them() 
 
 
 @pytest.mark.usefixtures("quickly")
-async def test_a_body_that_never_lets_go_is_given_up() -> None:
+async def test_a_body_that_never_ends_is_given_up() -> None:
     may_end = asyncio.Event()
 
     async def body(_: Branch) -> str:
@@ -273,7 +275,7 @@ async def test_a_body_that_never_lets_go_is_given_up() -> None:
 
 @pytest.mark.usefixtures("quickly")
 async def test_a_body_that_asks_again_for_ever_is_parked_for_ever() -> None:
-    """It would otherwise keep the loop busy."""
+    """Otherwise the body would keep the loop busy."""
     times = 0
     may_end = False
 
@@ -303,7 +305,7 @@ async def test_a_body_that_asks_again_for_ever_is_parked_for_ever() -> None:
 
 
 @pytest.mark.usefixtures("quickly")
-async def test_a_task_that_outlives_a_finished_body_is_given_up_too() -> None:
+async def test_a_task_that_outlives_a_finished_body_is_given_up() -> None:
     may_end = asyncio.Event()
 
     async def stubborn() -> None:

@@ -1,4 +1,4 @@
-"""Questions that a deployment has changed: only what was answered or done pins the code."""
+"""Questions whose words a deployment changes: only answered questions and recorded steps pin the code."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -31,7 +31,7 @@ Body = Callable[[Branch], Coroutine[Any, Any, Any]]
 
 
 async def put(question: str, kind: Any = "elicit", key: str | None = None) -> Any:
-    """Ask until an answer is one to this question."""
+    """Ask until the answer fits this question."""
     call, scope = here()
     first = call.cursor.new_id(scope, "ask", key)
     attempt = 0
@@ -56,7 +56,7 @@ async def next_round(
     answers: Mapping[str, str] | None = None,
     world: World | None = None,
 ) -> tuple[Journal, Any]:
-    """Run a round with answers that no body has read; return what the next one starts from."""
+    """Run a round with answers that no body has read; return the journal and value for the next round."""
     journal.answer({step_id: Answer(text) for step_id, text in (answers or {}).items()})
     async with (world or World()).call(body, journal) as call:
         outcome = await call.round()
@@ -89,8 +89,8 @@ async def test_an_answer_to_the_old_words_is_refused_now_and_in_every_replay(kin
     assert (await next_round(new, journal, {"t/ask.1~2": "to the new"}))[1] == "to the new"
 
 
-async def test_a_question_that_never_stays_the_same_is_a_difference() -> None:
-    """It is made of chance, and would be asked for ever."""
+async def test_a_question_with_changing_words_is_a_difference() -> None:
+    """A random question would be asked for ever."""
     journal = await first_round(asking("0"))
     for number in range(1, REFUSALS + 1):
         answers = dict.fromkeys(journal.pending, "?")
@@ -101,7 +101,7 @@ async def test_a_question_that_never_stays_the_same_is_a_difference() -> None:
         await next_round(asking("last"), journal, answers)
 
 
-async def test_an_answer_that_a_body_has_read_pins_its_question() -> None:
+async def test_an_answer_read_by_the_body_pins_its_question() -> None:
     async def two(_: Branch) -> None:
         await put("first?")
         await put("second?")
@@ -116,7 +116,7 @@ async def test_an_answer_that_a_body_has_read_pins_its_question() -> None:
 
 
 async def test_only_the_changed_of_several_questions_is_asked_again() -> None:
-    """In branches and beside each other, with a step that has been done."""
+    """In concurrent branches, next to a recorded step."""
     done: list[str] = []
 
     def version(left: str, right: str) -> Body:
@@ -154,7 +154,7 @@ async def test_a_refused_answer_wins_no_race() -> None:
     assert (await next_round(version("LEFT?"), journal, {"t/ask.1": "e"}))[1] == ["right", "e"]
 
 
-async def test_an_open_question_that_is_no_longer_asked_is_withdrawn() -> None:
+async def test_an_open_question_that_the_new_code_does_not_ask_is_withdrawn() -> None:
     async def changed(_: Branch) -> str:
         return "done"
 
@@ -162,7 +162,7 @@ async def test_an_open_question_that_is_no_longer_asked_is_withdrawn() -> None:
     assert (value, journal.pending) == ("done", {})
 
 
-async def test_an_answer_to_a_question_that_is_no_longer_asked_is_a_difference() -> None:
+async def test_an_answer_to_a_question_that_the_new_code_does_not_ask_is_a_difference() -> None:
     async def changed(_: Branch) -> str:
         return "done"
 
@@ -200,8 +200,8 @@ async def test_an_open_sleep_ends_at_its_new_time() -> None:
     assert (await next_round(until(1), journal, world=world))[1] == "awake"
 
 
-async def test_an_answer_that_came_later_than_the_clock_is_refused_as_well() -> None:
-    """It is held back until the body has gone on from its sleep, and put its question anew."""
+async def test_an_answer_later_than_the_clock_to_the_old_words_is_refused() -> None:
+    """The answer is held back until the body has passed its sleep and asks again."""
     world = World()
     end = world.clock.now() + 3600
 
@@ -243,7 +243,7 @@ async def _nothing(_: Branch) -> None:
     pass
 
 
-async def test_a_hot_run_goes_on_with_the_new_words() -> None:
+async def test_a_hot_run_continues_with_the_new_words() -> None:
     journal = await first_round(asking("really?"))
     journal.answer({"t/ask.1": Answer("to the old")})
     async with World().call(asking("REALLY?"), journal) as call:

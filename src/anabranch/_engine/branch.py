@@ -134,7 +134,7 @@ class Deadline:
     def _on_deadline(self) -> None:
         self.expired = True
         # A replay that is cut off would miss steps, and their undos:
-        # test_a_deadline_in_the_middle_of_a_replay_lets_it_pass_records.
+        # test_a_replay_passes_records_after_a_deadline_in_its_middle.
         if not self._is_replaying(self.path):
             self._fire()
 

@@ -189,7 +189,7 @@ class Call(Generic[T]):
                 async with asyncio.timeout(GRACE):
                     await self.scheduler.changed.wait()
             # Otherwise a body that waits for a device would keep the undos from running:
-            # test_a_call_is_unwound_although_its_body_waits_for_ever.
+            # test_a_call_whose_body_waits_for_ever_is_unwound.
             if self.cursor.has_reached_all():
                 break
         await self.scheduler.cancel_and_wait()

@@ -317,7 +317,7 @@ def _codec_of_local(function: FunctionType) -> Codec:
     """Return the codec of a function that is defined inside another, cached by its code object.
 
     A cached function would keep alive all that it closes over:
-    test_a_function_made_anew_is_not_kept_with_all_that_it_holds.
+    test_the_codec_cache_does_not_keep_a_recreated_function_alive.
     """
     annotation = function.__annotations__.get("return")
     known = _local_codecs.get(function.__code__)

@@ -131,7 +131,7 @@ class Compensations:
     async def _repeat(self, step_id: str, undo: Callable[..., Any], value: object) -> None:
         delays = iter(RETRY_AFTER)
         # Under the step's own key, a service would take the undo for a repeated step:
-        # test_an_undo_has_a_key_of_its_own_each_time_that_it_is_tried.
+        # test_each_attempt_of_an_undo_has_another_key.
         key = f"{self._journal.line}:{step_id}/undo"
         while True:
             try:

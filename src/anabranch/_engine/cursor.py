@@ -34,7 +34,7 @@ class Reached:
         self.on_passed: Callable[[], None] | None = None
         self._entries = entries
         # A marker counts for no progress: code may drop one without drift
-        # (test_a_marker_that_is_taken_out_of_the_code_is_not_missed). Nor do recorded defaults: no
+        # (test_a_marker_can_be_removed_from_the_code). Nor do recorded defaults: no
         # replay reads those of an answer that lost a race.
         self._ahead = [
             known for known, entry in entries.items() if entry.kind not in (MARKER, DEFAULTS)
@@ -44,7 +44,7 @@ class Reached:
     def come_to(self, step_id: str) -> None:
         self.ids.add(step_id)
         # A strand at a marker would wait out the round's patience:
-        # test_a_marker_does_not_wait_for_an_effect_of_others.
+        # test_a_marker_does_not_wait_for_effects_of_other_branches.
         if self.on_passed is not None:
             self.on_passed()
 
@@ -146,7 +146,7 @@ class ReplayCursor:
         again = f"{step_id}~{attempt}"
         self.reached.come_to(again)
         # Counted apart, attempts would be refused without an end:
-        # test_a_question_that_never_stays_the_same_is_a_difference.
+        # test_a_question_with_changing_words_is_a_difference.
         self._wordings.repeat(step_id, again)
         return again
 
@@ -201,7 +201,7 @@ class ReplayCursor:
     def replace(self, step_id: str, entry: Entry) -> None:
         """Replace this run's entry at ``step_id`` by ``entry``, which another run recorded first."""
         # An entry that has been folded away would come back outside of its branch:
-        # test_the_first_record_of_another_run_takes_the_place_of_ours.
+        # test_an_earlier_record_of_another_run_replaces_ours.
         if step_id in self._entries:
             self._entries[step_id] = entry
 
@@ -241,7 +241,7 @@ class ReplayCursor:
         """Record the answer to an open question, which the run may not have reached yet."""
         self.journal.answer({step_id: answer})
         # Otherwise an answer that the body never comes to would go unnoticed:
-        # test_an_answer_that_is_given_ahead_of_the_run_must_be_reached.
+        # test_an_answer_given_before_the_run_must_be_reached.
         self.reached.expect(step_id)
         self._note(step_id, self._entries[step_id])
 
@@ -255,7 +255,7 @@ class ReplayCursor:
         if (asked := self.journal.pending.pop(step_id, None)) is not None:
             if asked != (entry.kind, entry.fingerprint):
                 # Otherwise a late answer to the old words would count as one to the new words:
-                # test_an_answer_that_came_later_than_the_clock_is_refused_as_well.
+                # test_an_answer_later_than_the_clock_to_the_old_words_is_refused.
                 self._wordings.refuse(step_id, entry)
             self._entries[step_id] = entry
             self.reached.expect(step_id)
@@ -269,7 +269,7 @@ class ReplayCursor:
     def answered(self, step_id: str) -> Entry:
         """Return the answer to a question, and record that the body has read the answer."""
         # Marked as unread, an answer that the body acted on would be refused later:
-        # test_a_hot_run_goes_on_with_the_new_words.
+        # test_a_hot_run_continues_with_the_new_words.
         self.journal.unread.discard(step_id)
         return self._entries[step_id]
 
@@ -309,7 +309,7 @@ class ReplayCursor:
         into.noticed += (branch.path, *branch.noticed)
         if branch.path in self.journal.deadlines and not branch.is_expired:
             # A later round would stop a branch that has ended in time:
-            # test_a_branch_that_was_done_in_time_is_not_stopped_in_a_later_round.
+            # test_a_branch_done_in_time_is_not_stopped_in_a_later_round.
             self.journal.deadlines[branch.path] = None
 
     # -- drift -------------------------------------------------------------------------------
@@ -333,6 +333,7 @@ class ReplayCursor:
                 kind = pending[step_id][0] if entry is None else entry.kind
                 found = "not reached" if error is None else f"{type(error).__name__} before it"
                 self.fail(NonDeterminismError(step_id, kind, found))
-            # A question that nothing awaits would stay open: test_an_open_question_of_a_cancelled_sibling.
+            # A question that nothing awaits would stay open:
+            # test_an_open_question_of_a_cancelled_sibling_is_no_drift.
             pending.pop(step_id, None)  # nothing awaits it now
             self.budgets.release(step_id)

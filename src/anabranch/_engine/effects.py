@@ -93,7 +93,7 @@ class Effects:
         if effect.undo is not None and strand.racing:
             require_references(step_id, effect)
         # Otherwise the effect would happen, and its value could never be recorded:
-        # test_an_effect_does_not_happen_when_its_annotation_is_of_no_json.
+        # test_an_effect_does_not_happen_when_its_annotation_has_no_json.
         codec_of(effect.function).require_writable(step_id)
         async with self.running(strand):
             try:
@@ -114,14 +114,14 @@ class Effects:
             if entry.error is None:
                 self._compensations.add(step_id, effect)
         # Undos have run already, and would leave out this step:
-        # test_a_thread_that_ends_after_everything_else_is_undone_all_the_same.
+        # test_the_effect_of_a_thread_that_ends_last_is_undone.
         if entry.error is None:  # the call may have failed while a thread ran
             await self._compensations.run_late()
         if isinstance(cause, Interrupted):
             raise asyncio.CancelledError from cause  # asyncio.timeout knows no subclass of it
         first = cursor.recorded(step_id) or entry  # another run's entry, if any
         # Otherwise the call would undo a step that failed, or keep one that succeeded:
-        # test_if_the_first_run_succeeded_so_does_this_one_and_owes_its_undo.
+        # test_a_run_succeeds_and_owes_the_undo_if_the_first_run_succeeded.
         if (first.error is None) != (entry.error is None):
             self._compensations.correct(step_id, effect, done=first.error is None)
         if first.error is not None:
@@ -140,7 +140,7 @@ class Effects:
         try:
             await self._write(self._records.write_ahead)
             # The effect would happen in a round that is over:
-            # test_nothing_begins_once_the_run_is_closing.
+            # test_no_effect_starts_while_the_run_closes.
             if self._scheduler.closing:  # while that was being written
                 raise asyncio.CancelledError
             yield
@@ -153,6 +153,6 @@ class Effects:
             await write()
         except Exception as error:
             # The body would continue, and undo steps that the next attempt needs:
-            # test_a_live_run_that_cannot_write_ends_as_in_a_crash_with_nothing_undone.
+            # test_a_live_run_that_cannot_write_ends_like_a_crash_without_undos.
             self._scheduler.abort(error)
             raise asyncio.CancelledError from error

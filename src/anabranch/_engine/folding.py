@@ -114,7 +114,7 @@ class Branches:
             return
         strand = self._scheduler.strand()
         # A round that ends during a report would deliver the report again:
-        # test_branches_are_reported_as_they_open_and_end_and_no_round_ends_meanwhile.
+        # test_branches_are_reported_as_they_open_and_end_within_a_round.
         strand.effects += 1
         try:
             await self.watch(path, is_open)

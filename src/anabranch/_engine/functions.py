@@ -217,7 +217,7 @@ async def run_function(function: Callable[..., object], *args: object) -> object
         await asyncio.wait({worker})
     except asyncio.CancelledError:
         # A thread that is not awaited would act after the undos have run:
-        # test_a_thread_is_waited_for_when_its_strand_is_cancelled_and_then_undone.
+        # test_a_cancelled_strand_waits_for_its_thread_and_undoes_the_effect.
         await wait_shielded(worker)
         raise Interrupted(worker) from None
     value = worker.result()

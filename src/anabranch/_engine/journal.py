@@ -184,7 +184,7 @@ class Journal:
         """Record answers to open questions; ignore all other items of ``answers``."""
         for step_id, answer in self.to_open(answers).items():
             # Answers are progress, and reset the count of stalled rounds:
-            # test_a_call_that_is_cut_off_again_and_again_without_progress_fails.
+            # test_a_call_cut_off_repeatedly_without_progress_fails.
             self.stalled = 0
             self.latest.append(step_id)
             self.unread.add(step_id)

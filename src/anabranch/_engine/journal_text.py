@@ -97,7 +97,7 @@ def inflated(packed: str, limit: int = 0) -> bytes:
     """Return the JSON of a journal text's public part; refuse to inflate more than ``limit`` bytes."""
     inflate = zlib.decompressobj(-15, zdict=_DICTIONARY)
     text = inflate.decompress(base64.b64decode(packed), limit)
-    # A small state could inflate until the memory is full: test_no_more_is_inflated_than_the_limit.
+    # A small state could inflate until the memory is full: test_inflation_stops_at_the_limit.
     if inflate.unconsumed_tail:
         raise ValueError(f"it inflates to more than {limit} bytes")
     return text

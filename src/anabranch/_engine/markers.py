@@ -44,15 +44,15 @@ class Markers:
         cursor, scheduler, step_id = self._cursor, self._scheduler, f"{MARKER}#{name}"
         if cursor.fault is not None:
             # A record that does not fit the code decides nothing:
-            # test_no_marker_is_decided_after_a_difference_was_seen.
+            # test_no_marker_is_decided_after_a_difference.
             await scheduler.raise_fault(step_id, cursor.fault)
         # A ``finally`` block of a round that is over would decide for the next round:
-        # test_a_body_that_cleans_up_after_its_round_records_no_marker.
+        # test_a_cleanup_after_the_round_records_no_marker.
         if cursor.recorded(step_id) is None and not scheduler.closing:
             comes_later = cursor.reached.comes_later(scope.path, cursor.journal.pending)
             if not comes_later and not cursor.has_reached_all():
                 # Otherwise the answer would depend on which branch runs first:
-                # test_a_new_call_takes_the_new_way_beside_branches_that_are_replayed.
+                # test_a_new_call_takes_the_new_way_next_to_replayed_branches.
                 await self._wait()
             cursor.mark(step_id, not comes_later and cursor.has_reached_all())
         known = cursor.recorded(step_id)
@@ -61,7 +61,7 @@ class Markers:
     async def _wait(self) -> None:
         """Wait until the run has passed every entry, or no strand can pass another entry."""
         # A hot run has no end of a round that would release the strand:
-        # test_a_hot_run_waits_for_the_replay_of_others_and_not_for_their_work.
+        # test_a_hot_run_waits_for_the_replay_of_other_branches_but_not_for_their_work.
         if not self._scheduler.has_rounds:
             await self._barrier.wait()
             return
@@ -69,7 +69,7 @@ class Markers:
         self._waiting.append(future)
         self._cursor.reached.on_passed = self._look
         # Without the report, a round in which all strands wait would never end:
-        # test_a_place_after_which_only_others_have_acted_was_passed.
+        # test_a_place_counts_as_passed_after_acts_of_other_tasks.
         self._scheduler.strand_parked()
         try:
             await future
@@ -88,7 +88,7 @@ class Markers:
         waiting, self._waiting = self._waiting, []
         self._cursor.reached.on_passed = None
         # To complete a cancelled future raises ``InvalidStateError``:
-        # test_a_strand_that_is_cancelled_at_a_marker_holds_nothing_up.
+        # test_a_strand_cancelled_at_a_marker_delays_no_other_strand.
         awaited = [future for future in waiting if not future.done()]  # else it was cancelled
         for future in awaited:
             future.set_result(None)

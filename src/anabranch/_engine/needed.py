@@ -91,7 +91,7 @@ class StrandSurvey:
         survey = Survey(self._strands.keys(), asked)
         witness = self._witness
         # A witness that waits for another future may be blocked by now, and its feeder at work:
-        # test_work_that_feeds_the_wait_of_the_result_is_not_cut_off_early.
+        # test_work_that_the_result_waits_for_is_not_cut_off_early.
         if witness in self._strands and waits.waiter_of(witness) is self._waiter:
             state = self._state_of(witness, survey)
             if state in ACTIVE:
@@ -122,7 +122,7 @@ class StrandSurvey:
                 return state, [task]
             ahead.extend(survey.waited_for)
             # Otherwise the round would end while a feeder of the needed strand works:
-            # test_work_that_feeds_the_wait_of_the_result_is_not_cut_off_early.
+            # test_work_that_the_result_waits_for_is_not_cut_off_early.
             if state is not StrandState.BLOCKED:  # any strand may be the one to wake it
                 ahead.extend(() if found else self._strands)
                 found.append(task)

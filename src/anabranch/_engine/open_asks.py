@@ -36,7 +36,7 @@ class OpenAsks:
         """Remove an ask that the body no longer awaits; cancel the task that answers the ask."""
         del self._open[step_id]
         # Otherwise a form would stay open for a question that was withdrawn:
-        # test_a_withdrawn_question_cancels_whoever_was_to_answer_it.
+        # test_a_withdrawn_question_cancels_its_answerer.
         if (answering := self._answering.pop(step_id, None)) is not None:
             answering.cancel()
 
@@ -57,7 +57,7 @@ class OpenAsks:
         while self._unseen:
             ask = self._unseen.popleft()
             # A client would show a question that was withdrawn before:
-            # test_a_question_that_was_withdrawn_before_anybody_saw_it_is_not_shown.
+            # test_a_question_withdrawn_before_it_was_read_is_not_shown.
             if self.is_open(ask.step_id):
                 return ask
         return None

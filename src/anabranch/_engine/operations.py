@@ -99,7 +99,7 @@ class Operations:
         except AnabranchError as refusal:
             refused = Entry(kind, asked, error=error_to_json(refusal))
             # A replay with a larger budget would ask, and take another way:
-            # test_a_request_that_a_limit_refuses_is_refused_for_good.
+            # test_a_request_refused_by_a_limit_is_refused_in_every_replay.
             cursor.record(step_id, refused, scope.branch)
             raise
         with self._observe(kind, step_id):
@@ -122,7 +122,7 @@ class Operations:
         self._cursor.ask(ask)
         self._scheduler.strand_parked()
         # Otherwise a sleep would win against an answer that came before its end:
-        # test_an_answer_that_is_known_to_have_come_before_wins.
+        # test_an_answer_known_to_be_earlier_wins_against_the_clock.
         wakes = ask.kind == "sleep" and ask.step_id not in self._cursor.journal.held
         alarm = Alarm(self._clock, ask, self._wake) if wakes else None
         try:

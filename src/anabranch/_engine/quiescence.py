@@ -123,7 +123,7 @@ class Quiescence:
             return
         self._stopped = True
         # A timer that is left would fire in a round that is over:
-        # test_a_round_that_is_broken_off_while_it_settles_leaves_no_timer.
+        # test_a_round_interrupted_while_it_settles_leaves_no_timer.
         self._stop_timers()
         for future in self._watched:
             future.remove_done_callback(self._wake)
@@ -162,16 +162,16 @@ class Quiescence:
         asked = {future for future in self._parked() if not future.done()}
         if not asked:
             # Otherwise steps held back by the bound would wait for ever:
-            # test_steps_go_on_when_the_question_is_withdrawn_meanwhile.
+            # test_steps_continue_when_the_question_is_withdrawn_meanwhile.
             self._begin_again()
             return
         seen = self._strand_survey.take(asked.union(self._held))
         if seen.state is StrandState.BLOCKED:
             # Without the bound, a clock that stands still would hold the round open:
-            # test_a_round_does_not_wait_longer_for_a_clock_that_stands_still.
+            # test_a_round_does_not_wait_longer_for_a_stopped_clock.
             if self._ending or not self._sleeps_shortly():
                 self._end(Quiet(certain=not self._held))
-        # A heartbeat in the background never ends: test_a_question_is_asked_beside_it.
+        # A heartbeat in the background never ends: test_a_question_is_asked_next_to_a_background_task.
         elif self._ending or (waited and seen.in_background):
             self._end_after_steps(seen)
         elif waited and seen.state not in ACTIVE:
@@ -228,7 +228,7 @@ class Quiescence:
     def _end_after_steps(self, seen: Seen) -> None:
         self._ending = True
         # A step that is cut off would run again in the next round:
-        # test_a_step_beside_a_question_is_never_cut_off.
+        # test_a_step_next_to_a_question_is_never_cut_off.
         if any(strand.effects or task.done() for task, strand in self._strands.items()):
             return  # the end of a step, and of a strand, is reported
         place = waits.place_of(waits.frames_of(seen.strands[0]))

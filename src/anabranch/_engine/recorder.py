@@ -86,7 +86,7 @@ class Records:
     async def _write_now(self, recorder: Recorder) -> None:
         writing = asyncio.ensure_future(self._write(recorder))
         # A cancelled write would leave open whether its entries are stored:
-        # test_a_strand_that_is_cancelled_while_it_writes_is_so_when_all_is_written.
+        # test_a_strand_cancelled_while_it_records_ends_after_the_record.
         interrupted = await wait_shielded(writing)
         writing.result()  # raises what the recorder raised
         if interrupted is not None:

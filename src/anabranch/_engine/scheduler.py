@@ -292,7 +292,7 @@ class Scheduler:
         self._close()
         while self.strands:
             # A cancelled effect would be half complete, and run again:
-            # test_effects_are_finished_and_all_else_is_cancelled.
+            # test_effects_are_finished_and_other_work_is_cancelled.
             for task in self.strands.keys() - self.in_effect:
                 task.cancel()
             if not self.in_effect:

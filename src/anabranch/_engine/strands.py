@@ -213,7 +213,7 @@ class _Factory:
         ):
             coro = Guarded(coro)  # a guard has the name of its coroutine
         # A step's own tasks would be cancelled at the end of the round if they were strands:
-        # test_tasks_that_a_step_starts_are_no_strands.
+        # test_tasks_started_by_a_step_are_no_strands.
         if parent is None or parent.effects:
             return self._make(loop, coro, options)
         # A strand must be registered before its first step, so it never starts eagerly.
@@ -238,7 +238,7 @@ class _Factory:
         self, loop: asyncio.AbstractEventLoop, coro: _Coro, options: dict[str, Any]
     ) -> asyncio.Future[Any]:
         # A debugger's or tracer's own factory would be bypassed:
-        # test_the_factory_that_was_there_goes_on_making_the_tasks.
+        # test_the_previous_task_factory_still_makes_the_tasks.
         if self.previous is not None:
             return self.previous(loop, coro, **options)
         return _plain_task(loop, coro, options)

@@ -43,8 +43,8 @@ class Wordings:
             return False
         if entry.kind != REFUSED:
             # A body has acted on a read answer, so its question is pinned
-            # (test_an_answer_that_a_body_has_read_pins_its_question). Without the maximum, a question with
-            # a clock in it would be asked for ever (test_a_question_that_never_stays_the_same_is_a_difference).
+            # (test_an_answer_read_by_the_body_pins_its_question). Without the maximum, a question with
+            # a clock in it would be asked for ever (test_a_question_with_changing_words_is_a_difference).
             if step_id not in self._journal.unread or self._refused[first] == REFUSALS:
                 return False
             self.refuse(step_id, entry)

@@ -1,4 +1,4 @@
-"""A store of memories for each test."""
+"""Provides a new store of memories for each test."""
 
 from collections.abc import AsyncIterator
 
@@ -10,7 +10,7 @@ from anabranch.stores import open_memory_store
 
 @pytest.fixture
 async def store() -> AsyncIterator[MemoryStore]:
-    """A new store in memory."""
+    """Yield a new store in memory."""
     store = open_memory_store("memory:")
     yield store
     await store.close()

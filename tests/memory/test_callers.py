@@ -1,4 +1,4 @@
-"""Whose memory it is: what one caller has left is read, injected, rated and listed for no other."""
+"""The owner of a memory: one caller's notes are read, injected, rated and listed for no other caller."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -42,7 +42,7 @@ async def known(request: Request) -> str | None:
 
 
 def decide(request: SampleRequest) -> Any:
-    """Do what the user says; in a branch, return so that it is learned from."""
+    """Do what the user says; in a branch, return so that the memory learns from the branch."""
     said = request.messages[-1].text
     if "(branch br_" in said:
         seen = "key" if "Ann has the key" in said else "nothing"
@@ -69,7 +69,7 @@ async def application(banks: Banks) -> AsyncGenerator[httpx2.AsyncClient]:
 
 
 async def said(client: httpx2.AsyncClient, who: dict[str, str], text: str) -> str:
-    """What is shown to ``who`` after saying ``text``, all of the conversation."""
+    """Return the conversation that ``who`` sees after saying ``text``."""
     client.headers.update(who)
     thread = f"{who['X-User']}-{text}"
     await run(client, message(text, thread=thread))
@@ -83,8 +83,10 @@ async def listed(client: httpx2.AsyncClient, who: dict[str, str], query: str = "
     return [each["title"] for each in response.json()]
 
 
-async def test_a_note_of_one_person_reaches_no_other_in_an_application(store: MemoryStore) -> None:
-    """Over the tools of the model, in what a branch begins with, and in the memory room."""
+async def test_a_note_of_one_user_reaches_no_other_user_of_an_application(
+    store: MemoryStore,
+) -> None:
+    """This covers the model's tools, the notes injected into a branch, and the memory page."""
     async with application(ReasoningBank(store)) as client:
         assert "mem_" in await said(client, ANN, "note")
         assert "Ann has the key" not in await said(client, BO, "search")
@@ -109,8 +111,8 @@ async def test_lessons_of_a_users_branch_belong_to_the_user(store: MemoryStore) 
     assert learned.scope == Scope(level="user", name="ann")
 
 
-async def test_notes_of_all_are_a_level_that_the_application_names(store: MemoryStore) -> None:
-    """Here each user's project is of their own, and the team is of all."""
+async def test_users_share_notes_at_a_level_that_the_application_names(store: MemoryStore) -> None:
+    """Here each user has a separate project, and all users share the team."""
 
     def bank_of(principal: str | None) -> ReasoningBank:
         return ReasoningBank(store, scopes=Scopes(project=f"of {principal}", team="all"))
@@ -127,8 +129,8 @@ async def test_notes_of_all_are_a_level_that_the_application_names(store: Memory
         assert "Ann has the key" not in begun
 
 
-async def test_a_person_forgets_no_note_of_all(store: MemoryStore) -> None:
-    """That is for those who may write there: it would be gone for the others, too."""
+async def test_a_user_cannot_delete_a_shared_note(store: MemoryStore) -> None:
+    """Only callers that may write the level may delete: the note would be gone for other users as well."""
     banks = ReasoningBank(store, scopes=Scopes(project="web"))
     shared = await banks.record(Draft(title="Doors", description="Locked", content="Knock."))
     async with application(banks) as client:
@@ -140,7 +142,7 @@ async def test_a_person_forgets_no_note_of_all(store: MemoryStore) -> None:
         assert await listed(client, BO) == ["Doors"]
 
 
-async def test_an_agents_tools_know_whose_conversation_it_is(store: MemoryStore) -> None:
+async def test_an_agents_tools_know_the_owner_of_the_conversation(store: MemoryStore) -> None:
     trees = open_tree_store("memory:")
     agent = Agent(trees, MockModel(decide), tools=memory_tools(ReasoningBank(store)))
     for number, owner in enumerate(("ann", None)):
@@ -172,7 +174,7 @@ async def test_an_agents_tools_know_whose_conversation_it_is(store: MemoryStore)
     ],
     ids=ascii,
 )
-def test_a_name_that_falls_together_with_another_is_refused(name: str) -> None:
+def test_a_name_that_equals_another_after_normalization_is_refused(name: str) -> None:
     for make in (
         lambda: Scopes(project=name),
         lambda: Scopes(user=name),
@@ -182,8 +184,8 @@ def test_a_name_that_falls_together_with_another_is_refused(name: str) -> None:
             make()
 
 
-async def test_a_level_without_a_name_does_not_exist_for_a_person(store: MemoryStore) -> None:
-    """Else it would be the same for all applications and all people who have named none."""
+async def test_a_level_without_a_name_does_not_exist_for_a_user(store: MemoryStore) -> None:
+    """Otherwise all applications and callers without a name for the level would share it."""
     bank = ReasoningBank(store)
     await bank.record(Draft(title="T", description="D", content="Of no one"))
     assert [each.scope for each in await bank.newest()] == [Scope()]
@@ -193,7 +195,7 @@ async def test_a_level_without_a_name_does_not_exist_for_a_person(store: MemoryS
 
 
 @pytest.mark.parametrize("level", ["project", "team", "org"])
-async def test_a_caller_writes_the_narrowest_level_unless_the_application_says_more(
+async def test_a_caller_writes_only_the_narrowest_level_by_default(
     store: MemoryStore, level: Level
 ) -> None:
     scopes = Scopes(user="ann", project="web", team="site", org="acme")
@@ -215,7 +217,7 @@ async def test_a_caller_writes_the_narrowest_level_unless_the_application_says_m
 
 
 async def test_a_caller_has_one_vote_on_a_note(store: MemoryStore) -> None:
-    """The last one counts; otherwise one caller decides what all the others are given."""
+    """The last vote counts; otherwise one caller would decide which notes other callers get."""
     banks = ReasoningBank(store, scopes=Scopes(project="web"))
     note = await banks.record(Draft(title="Doors", description="Locked", content="Knock."))
     votes = [await banks.of("ann").rate(note.id, helpful=False) for _ in range(20)]

@@ -1,4 +1,4 @@
-"""Learning from finished branches: judged, distilled, without duplicates, and once."""
+"""Learning from finished branches: a branch is judged and distilled once, without duplicate lessons."""
 
 import json
 import logging
@@ -37,7 +37,7 @@ def a_branch(branch_id: str = "br_1", **changes: str) -> FinishedBranch:
 
 
 class Model:
-    """Gives its replies in order; one that is an error is raised."""
+    """Gives its replies in order; raises a reply that is an error."""
 
     def __init__(self, *replies: str | Exception) -> None:
         self.replies = list(replies)
@@ -96,7 +96,7 @@ async def test_a_failure_needs_no_judge(bank: ReasoningBank, status: str) -> Non
     assert "failed" in (model.requests[0].system_prompt or "")
 
 
-async def test_a_claim_is_not_believed(bank: ReasoningBank) -> None:
+async def test_a_branchs_claim_of_success_is_not_believed(bank: ReasoningBank) -> None:
     await bank.queue(a_branch())
     model = Model('{"outcome": "failure"}', "[]")
 
@@ -129,8 +129,8 @@ async def test_a_branch_teaches_three_lessons_at_most_and_bad_ones_are_left_out(
     assert sorted(await learned(bank)) == ["a1 a1s", "b2 b2s", "c3 c3s"]
 
 
-async def test_a_lesson_learned_again_is_confirmed(bank: ReasoningBank) -> None:
-    """No duplicate, but more confidence in the one that is there."""
+async def test_a_lesson_learned_again_confirms_the_known_note(bank: ReasoningBank) -> None:
+    """The known lesson gains confidence, and no duplicate is added."""
     for name in ("br_1", "br_2"):
         await bank.queue(a_branch(name, status="failed"))
     model = Model(
@@ -153,7 +153,7 @@ async def test_a_lesson_learned_again_is_confirmed(bank: ReasoningBank) -> None:
     assert (known.title, known.helpful) == ("Bisecting", 1)
 
 
-async def test_another_projects_memory_is_no_duplicate(
+async def test_a_memory_of_another_project_is_no_duplicate(
     bank: ReasoningBank, clock: ManualClock
 ) -> None:
     other = ReasoningBank(bank.store, scopes=Scopes(project="app"), clock=clock)
@@ -175,10 +175,10 @@ async def test_a_secret_that_a_model_repeats_is_not_stored(bank: ReasoningBank) 
     assert await learned(bank) == ["Log in with [REDACTED]."]
 
 
-async def test_a_branch_is_tried_three_times_with_pauses(
+async def test_a_failing_branch_is_tried_three_times_with_pauses(
     bank: ReasoningBank, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever fails: the provider, or the form of the reply."""
+    """The retries follow any failure: of the provider, or of the form of the reply."""
     await bank.queue(a_branch())
     distiller = Distiller(bank, Model(ModelError("no network"), "no JSON", "{}"))
     tries: list[bool] = []
@@ -196,7 +196,7 @@ async def test_a_branch_is_tried_three_times_with_pauses(
 async def test_a_worker_that_has_lost_its_lease_writes_nothing(
     bank: ReasoningBank, clock: ManualClock
 ) -> None:
-    """Another has learned from the branch meanwhile; nothing is added twice."""
+    """Another worker has learned from the branch meanwhile; nothing is added twice."""
     await bank.queue(a_branch(status="failed"))
     items = json.dumps([an_item("Halve the range.")])
 
@@ -213,8 +213,8 @@ async def test_a_worker_that_has_lost_its_lease_writes_nothing(
     assert await learned(bank) == ["Halve the range."]
 
 
-async def test_a_worker_that_is_cancelled_hands_its_branch_back(bank: ReasoningBank) -> None:
-    """The next one need not wait until the lease has ended."""
+async def test_a_cancelled_worker_returns_its_branch(bank: ReasoningBank) -> None:
+    """The next worker need not wait until the lease has ended."""
     await bank.queue(a_branch(status="failed"))
     asked = anyio.Event()
 
@@ -233,7 +233,7 @@ async def test_a_worker_that_is_cancelled_hands_its_branch_back(bank: ReasoningB
     assert await learned(bank) == ["Halve the range."]
 
 
-async def test_a_worker_goes_on_after_its_store_failed(
+async def test_a_worker_continues_after_its_store_failed(
     bank: ReasoningBank, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bank.queue(a_branch(status="failed"))
@@ -273,9 +273,9 @@ async def test_a_worker_goes_on_after_its_store_failed(
 
 
 async def taught(bank: ReasoningBank, *lessons: str, **compared: Any) -> list[tuple[str, int, int]]:
-    """What is known when each of the lessons was learned from a branch of its own, the oldest first.
+    """Return the known notes after each lesson was learned from a separate branch, the oldest first.
 
-    The last one is ``compared`` by the model with what is known.
+    The model compares the last lesson with the known notes, with the result ``compared``.
     """
     replies: list[str] = []
     for number, content in enumerate(lessons, 1):
@@ -300,7 +300,7 @@ async def taught(bank: ReasoningBank, *lessons: str, **compared: Any) -> list[tu
         ("Use no cache for such builds.", "Use cache for such builds"),
     ],
 )
-async def test_the_opposite_is_learned_and_takes_confidence_from_the_known_note(
+async def test_an_opposite_lesson_is_learned_and_lowers_the_confidence_of_the_known_note(
     bank: ReasoningBank, known: str, lesson: str
 ) -> None:
     assert await taught(bank, known, lesson) == [(known, 0, 1), (lesson, 0, 0)]
@@ -356,7 +356,7 @@ async def test_the_model_decides_how_a_lesson_relates_to_known_notes(
 
 
 async def test_the_model_reads_known_notes_as_data(bank: ReasoningBank) -> None:
-    """What the branch was given comes first, though it shares no word with it; and no one else's."""
+    """Notes given to the branch come first, even without a shared word; other callers' notes are absent."""
     given = await bank.record(Draft(title="Given", description="Other", content="Other"))
     await bank.record(Draft(title="Parsers", description="d", content="Look in the parser."))
     other = await bank.of("bo").record(Draft(title="Bo's", description="d", content="Parser"))
@@ -386,10 +386,10 @@ async def test_the_model_reads_known_notes_as_data(bank: ReasoningBank) -> None:
     ],
     ids=str,
 )
-async def test_a_comparison_that_was_not_asked_for_counts_as_none(
+async def test_an_invalid_comparison_is_ignored(
     bank: ReasoningBank, compared: dict[str, Any]
 ) -> None:
-    """The lesson is compared by its words then, and nothing is lost."""
+    """The lesson is then compared by its words, and no note is lost."""
     found = await taught(bank, "Clear it.", "Wait.", **compared)
     assert found == [("Clear it.", 0, 0), ("Wait.", 0, 0)]
 
@@ -397,7 +397,7 @@ async def test_a_comparison_that_was_not_asked_for_counts_as_none(
 async def test_a_shared_note_is_not_replaced_by_one_callers_branch(
     store: MemoryStore, clock: ManualClock
 ) -> None:
-    """It is their vote on it, and the lesson is theirs."""
+    """The branch gives the caller's vote on the note, and the lesson belongs to the caller."""
     scopes = Scopes(project="web")
     shared = await ReasoningBank(store, scopes=scopes, clock=clock).record(
         Draft(title="Bugs", description="Find the bug", content="Clear the cache.")

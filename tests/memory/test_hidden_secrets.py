@@ -1,4 +1,4 @@
-"""Secrets among random lines are found, and no text makes the search take quadratic time."""
+"""Secrets among random lines are found, and the search takes linear time for any text."""
 
 import time
 
@@ -58,7 +58,7 @@ PIECES = [
 
 @pytest.mark.long
 @pytest.mark.parametrize("piece", PIECES)
-def test_the_time_of_the_search_grows_with_the_text_alone(piece: str) -> None:
+def test_the_time_of_the_search_is_linear_in_the_text(piece: str) -> None:
     def seconds(size: int) -> float:
         text = piece * (size // len(piece))
         best = 9.0

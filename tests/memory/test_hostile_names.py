@@ -1,4 +1,4 @@
-"""Names of people and places, and lessons, as an attacker would choose them: none stands for another."""
+"""Hostile names of users and scopes, and hostile lessons: none counts as another."""
 
 import pytest
 from hypothesis import given
@@ -46,7 +46,7 @@ lessons = st.lists(words, min_size=1, max_size=8)
 
 @examples(300, gate=60)
 @given(st.lists(names.filter(bool), min_size=2, max_size=2, unique=True))
-def test_no_two_principals_are_one_person(principals: list[str]) -> None:
+def test_two_principals_are_never_one_user(principals: list[str]) -> None:
     one, other = (Scopes(project="web").of(each).at("user") for each in principals)
     assert one != other
     assert Scope.model_validate(one.model_dump()) == one, "it is a name that is valid by itself"
@@ -61,7 +61,7 @@ def test_a_principal_named_like_the_digest_of_another_is_not_the_other(principal
 
 @examples(300, gate=60)
 @given(names)
-def test_a_name_is_stored_as_it_is_or_refused(name: str) -> None:
+def test_a_name_is_stored_unchanged_or_refused(name: str) -> None:
     try:
         scope = Scope(level="team", name=name)
     except ValidationError:
@@ -72,7 +72,7 @@ def test_a_name_is_stored_as_it_is_or_refused(name: str) -> None:
 
 @examples(25, gate=8)
 @given(st.lists(names.filter(bool), min_size=2, max_size=4, unique=True))
-async def test_nobody_finds_the_notes_of_another(principals: list[str]) -> None:
+async def test_no_caller_finds_the_notes_of_another_caller(principals: list[str]) -> None:
     store = open_memory_store("memory:")
     bank = ReasoningBank(store)
     draft = Draft(title="Doors", description="When one is locked", content="Knock.")
@@ -99,7 +99,7 @@ def test_a_lesson_with_another_word_is_not_the_same(
 
 @examples(300, gate=60)
 @given(lessons)
-def test_a_lesson_is_itself_however_it_is_set_and_not_its_denial(lesson: list[str]) -> None:
+def test_a_lesson_equals_its_reformatted_text_and_not_its_negation(lesson: list[str]) -> None:
     said = " ".join(lesson)
     assert is_same(said, f"  {said.upper()}.\n")
     if "not" not in lesson:

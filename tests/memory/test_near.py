@@ -1,4 +1,4 @@
-"""Notes that are nearly the same: a fact that has changed, and one lesson in several wordings."""
+"""Nearly equal notes: a changed fact, and one lesson in several wordings."""
 
 import pytest
 
@@ -68,7 +68,7 @@ async def test_the_newer_version_of_a_fact_is_injected_with_its_day(bank: Reason
     assert '"recorded": "1970-01-21"' in recall.text
 
 
-async def test_one_lesson_in_four_wordings_takes_one_place(bank: ReasoningBank) -> None:
+async def test_one_lesson_in_four_wordings_is_injected_once(bank: ReasoningBank) -> None:
     for day, wording in enumerate(WORDINGS):
         await record(bank, day, "Migrations", wording)
     other = await record(bank, 9, "Deploys on Friday", "Wait until Monday.")
@@ -79,7 +79,7 @@ async def test_one_lesson_in_four_wordings_takes_one_place(bank: ReasoningBank) 
     assert [item.id for item in recall.items[1:]] == [other.id]
 
 
-async def test_the_older_is_injected_where_the_newer_does_not_fit(bank: ReasoningBank) -> None:
+async def test_the_older_note_is_injected_if_the_newer_does_not_fit(bank: ReasoningBank) -> None:
     short = await record(bank, 1, "Staging", "Staging is at blue.example.com.")
     await record(bank, 2, "Staging", "Staging is at green.example.com. " * 100)
 

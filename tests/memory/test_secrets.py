@@ -1,4 +1,4 @@
-"""Secrets in texts: what is found, what is not touched, and what happens if the search fails."""
+"""Secrets in texts: the detected kinds, unchanged text, and a failing search."""
 
 import logging
 import random
@@ -33,7 +33,7 @@ def sealed(purpose: str) -> str:
     return sealer.seal(SagaClaims(tool="book", state="{}"), "")
 
 
-# Made here, so that no scanner of repositories finds a secret in this file.
+# Built at run time, so that no scanner of repositories finds a secret in this file.
 SECRETS: dict[str, tuple[str, str]] = {
     "aws-access-key-id": ("{}", "AKIA" + some(16, string.ascii_uppercase + string.digits)),
     "aws-secret-access-key": ("aws_secret_access_key = {}", some(40)),
@@ -157,8 +157,8 @@ async def test_a_secret_of_each_kind_is_replaced(kind: str) -> None:
         "curl --user 'app:{} hunter2' https://db.example/",
     ],
 )
-async def test_a_replaced_looking_text_does_not_hide_the_secret_after_it(form: str) -> None:
-    """Whoever writes a text may write the placeholder, too."""
+async def test_a_placeholder_in_the_text_does_not_hide_the_secret_after_it(form: str) -> None:
+    """A user may write the placeholder as well."""
     assert "hunter2" not in (await Scrubber().scrub(form.format(REDACTED))).text
 
 
@@ -190,7 +190,7 @@ async def test_a_replaced_looking_text_does_not_hide_the_secret_after_it(form: s
         "",
     ],
 )
-async def test_text_that_is_no_secret_stays(text: str) -> None:
+async def test_text_without_a_secret_stays_unchanged(text: str) -> None:
     assert await Scrubber().scrub(text) == Scrubbed(text)
 
 
@@ -221,7 +221,7 @@ async def test_scrubbed_text_is_not_changed_again() -> None:
     assert (await scrubber.scrub(once)).text == once
 
 
-async def test_a_text_that_cannot_be_searched_is_withheld(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_text_is_withheld_if_the_search_fails(caplog: pytest.LogCaptureFixture) -> None:
     def failing(text: str) -> Iterable[tuple[int, int]]:
         raise ValueError(f"cannot read {text}")
 
@@ -233,7 +233,7 @@ async def test_a_text_that_cannot_be_searched_is_withheld(caplog: pytest.LogCapt
     assert "harmless" not in caplog.text
 
 
-async def test_without_the_detector_library_nothing_leaves(
+async def test_without_the_detector_library_every_text_is_withheld(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "detect_secrets.plugins", None)

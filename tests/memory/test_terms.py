@@ -1,4 +1,4 @@
-"""What a search compares: the terms of notes and of questions, in every script, folded alike."""
+"""The terms of notes and queries that a search compares, in every script, folded in the same way."""
 
 import pytest
 from hypothesis import given
@@ -51,7 +51,7 @@ def test_a_script_without_spaces_is_cut_into_grams(text: str, words: list[str]) 
         ("\u202ekey\u202c", "key"),
     ],
 )
-def test_both_sides_are_folded_alike(note: str, question: str) -> None:
+def test_notes_and_queries_are_folded_in_the_same_way(note: str, question: str) -> None:
     assert words_of(note) == words_of(question)
 
 
@@ -75,7 +75,7 @@ def test_a_part_of_a_sentence_without_spaces_is_found(before: str, part: str, af
 
 @examples(500, gate=50)
 @given(texts)
-def test_an_index_sees_the_terms_apart(text: str) -> None:
+def test_an_index_separates_the_terms(text: str) -> None:
     terms = indexed(text).split(" ")
 
     assert all(term == folded(term) for term in terms)

@@ -1,4 +1,4 @@
-"""The memory as tools: over every edge the same, and with every bad argument refused."""
+"""The memory's tools give the same results over every edge, and refuse every bad argument."""
 
 from typing import Any
 

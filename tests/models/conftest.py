@@ -1,4 +1,4 @@
-"""A provider that listens, and an environment in which all three interfaces lead to it."""
+"""Provides a provider server, and an environment in which all three interfaces lead to it."""
 
 from collections.abc import AsyncIterator
 

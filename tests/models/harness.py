@@ -1,4 +1,4 @@
-"""Models, a request and the replies that the tests of providers share."""
+"""Models, a request and replies that the tests of providers share."""
 
 from typing import Any
 
@@ -35,13 +35,13 @@ REQUEST = SampleRequest(
 LONG = "Take a coat, it is raining."
 
 FIRST_WORDS = {ANTHROPIC: 4, OPENAI: 5, OLLAMA: 2}
-"""How many events each interface needs until the first four letters are out."""
+"""The number of events after which each interface has sent the first four letters."""
 
 
 def replying(
     response: ai.ModelResponse, name: str = "fake", profile: ModelProfile | None = None
 ) -> tuple[FunctionModel, list[Any]]:
-    """A model that gives `response`, and the list of what it was asked."""
+    """Return a model that gives `response`, and the list of its requests."""
     asked: list[Any] = []
 
     def answer(messages: list[ai.ModelMessage], info: AgentInfo) -> ai.ModelResponse:

@@ -1,10 +1,10 @@
-"""What providers require of a request, written down from what they publish.
+"""The rules of providers for requests, written down from their documentation.
 
-Each function takes a request body as it stands on the wire and returns what the provider would
-refuse, in its own order, empty if nothing. Sources: Anthropic's pages on the Messages API and on
-handling tool calls, OpenAI's reference of chat completions and of responses, and the texts of the
-errors that both answer with. Where a provider is lenient (it joins messages of one role) and the
-law is not, the law is written here.
+Each function takes a request body in its wire form, and returns the faults for which the provider
+would refuse it, in the provider's order. An empty result means that the request is valid. Sources:
+Anthropic's pages on the Messages API and on handling tool calls, OpenAI's reference of chat
+completions and of responses, and the error texts of both. If a provider is more lenient than law 6
+(it joins messages of one role), this module states the law.
 """
 
 import base64
@@ -22,9 +22,9 @@ from tests.models.provider_formats.answers import signed
 PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
-LONGEST_ID = 64  # OpenAI's, for the id of a call
-WIDEST = 8000  # pixels
-MARKS = 4  # Anthropic's, for places at which a request may ask for caching
+LONGEST_ID = 64  # OpenAI's maximum for the id of a call
+WIDEST = 8000  # in pixels
+MARKS = 4  # Anthropic's maximum number of cache marks in a request
 MIXED = {"text", "image", "document", "thinking", "tool_use", "tool_result"}
 
 Body = Mapping[str, Any]
@@ -36,7 +36,7 @@ def _listed(faults: Callable[[Body], Iterator[str]]) -> Callable[[Body], list[st
 
 @_listed
 def messages_faults(body: Body) -> Iterator[str]:
-    """What Anthropic's Messages API refuses."""
+    """Yield the faults for which Anthropic's Messages API refuses a request."""
     messages: Sequence[Body] = body["messages"]
     if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:
         yield "max_tokens must be a positive integer"
@@ -70,7 +70,7 @@ def _system_faults(system: str | Sequence[Body] | None) -> Iterator[str]:
 
 
 def _marks(body: object) -> Iterator[Body]:
-    """Where the request asks for its beginning to be cached: by itself, or in any block."""
+    """Yield the cache marks of a request: at its top level, or in any block."""
     if isinstance(body, Mapping):
         found = cast("Body", body)
         if "cache_control" in found:
@@ -101,7 +101,7 @@ def _tool_faults(tools: Sequence[Body], schema: str) -> Iterator[str]:
 
 
 def _schema_faults(schema: Body) -> Iterator[str]:
-    """What Anthropic or OpenAI refuse of the schema of a tool."""
+    """Yield the faults of a tool's schema for which Anthropic or OpenAI refuse it."""
     if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
         yield "schema must have type 'object', and properties"
     if found := {"oneOf", "anyOf", "allOf", "enum", "not"} & schema.keys():
@@ -192,7 +192,7 @@ def _image_faults(where: str, holder: Body) -> Iterator[str]:
 
 
 def is_too_wide(png: str) -> bool:
-    """Whether a PNG has more pixels in a row than Anthropic takes."""
+    """Return whether a PNG is wider than Anthropic accepts."""
     return int.from_bytes(base64.b64decode(png)[16:20], "big") > WIDEST
 
 
@@ -208,7 +208,7 @@ def _use_faults(block: Body, role: str) -> Iterator[str]:
 
 
 def _pairing_faults(before: Body, message: Body) -> Iterator[str]:
-    """Each tool use of one message has exactly one result in the next, and no result has none."""
+    """Check that each tool use has exactly one result in the next message, and each result a tool use."""
     uses = [block["id"] for block in _blocks(before) if block["type"] == "tool_use"]
     results = [b["tool_use_id"] for b in _blocks(message) if b["type"] == "tool_result"]
     yield from (
@@ -235,7 +235,7 @@ def _repeated(names: Iterable[str]) -> list[str]:
 
 @_listed
 def chat_faults(body: Body) -> Iterator[str]:
-    """What OpenAI's chat completions refuse."""
+    """Yield the faults for which OpenAI's chat completions refuse a request."""
     messages: Sequence[Body] = body["messages"]
     yield from _wide_faults(messages, "messages")
     yield from _tool_faults([tool["function"] for tool in body.get("tools", ())], "parameters")
@@ -265,7 +265,7 @@ def chat_faults(body: Body) -> Iterator[str]:
 
 
 def _turns(messages: Sequence[Body]) -> Iterator[str]:
-    """Who speaks in turn: tool messages, and what a user adds to them, are one turn of the user's."""
+    """Return the speaker of each turn; tool messages and the user's additions are one turn of the user."""
     before = ""
     for message in messages:
         role: str = message["role"]
@@ -306,7 +306,7 @@ def _part_says(part: Body) -> bool:
 
 
 def _wide_faults(value: object, where: str) -> Iterator[str]:
-    """Name images as OpenAI does: by their place in the request."""
+    """Yield the places of too wide images, in OpenAI's form: the path in the request."""
     if isinstance(value, str) and value.startswith("data:image/"):
         if is_too_wide(value.partition(",")[2]):
             yield f"Invalid '{where}': the image is too wide"
@@ -342,7 +342,7 @@ def _no_constant(name: str) -> object:
 
 @_listed
 def responses_faults(body: Body) -> Iterator[str]:
-    """What OpenAI's responses refuse."""
+    """Yield the faults for which OpenAI's Responses API refuses a request."""
     items: Sequence[Body] = body["input"]
     yield from _wide_faults(items, "input")
     yield from _tool_faults(body.get("tools", ()), "parameters")

@@ -1,9 +1,8 @@
-"""A provider on this machine: Anthropic's and OpenAI's wire formats over a real socket.
+"""A local server with the wire formats of Anthropic and OpenAI, over a real socket.
 
-It answers in one piece, or as server-sent events. Every body that arrives is
-held against the published rules (``provider_rules.py``) and refused with what is wrong, as a
-provider does. What to answer is scripted, first come, first served; an answer may be an error, may
-stop in the middle, or may never come.
+The server answers in one piece or as server-sent events. It checks every body against the published
+rules (``provider_rules.py``), and refuses a faulty one as a provider does. The answers come from a
+script, in order. An answer may be an error, may stop in the middle, or may never come.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ __all__ = ["Call", "Provider", "Refuse", "Say", "Silence", "provider_server"]
 
 @dataclass(frozen=True)
 class Refuse:
-    """An HTTP error. Clients are asked not to retry, unless `headers` say otherwise."""
+    """An HTTP error. By default, its headers ask clients not to retry."""
 
     status: int
     message: str = "no"
@@ -34,7 +33,7 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Silence:
-    """No answer; the connection stays open until the client has had enough."""
+    """No answer; the connection stays open until the client closes it."""
 
 
 Answer: TypeAlias = Say | Refuse | Silence
@@ -58,16 +57,16 @@ FORMATS = {
 
 @dataclass
 class Provider:
-    """What it will answer, and what it was asked.
+    """The script of the server, and a record of its requests.
 
     Attributes:
-        url: where it listens.
-        answers: what is left to say.
-        paths: of the requests so far.
-        bodies: of the requests so far.
-        continues: is set by the test, for the rest of what is held.
-        left: is set when a client has gone away from an answer that was not at its end.
-        on_silence: called when it says nothing more, and does not close the connection either.
+        url: address of the server.
+        answers: remaining answers.
+        paths: paths of the requests so far.
+        bodies: bodies of the requests so far.
+        continues: the test sets this to release the held rest of an answer.
+        left: set when a client has left before the end of an answer.
+        on_silence: called when the server stops sending without closing the connection.
     """
 
     url: str = ""
@@ -125,7 +124,7 @@ class Provider:
             writer.write(b"".join(map(_chunk, events[say.cut :])) + _chunk(b""))
         elif say.cut is None or say.end == "closed":
             writer.write(_chunk(b""))
-        # Else it is broken: the connection closes, although a chunk is due.
+        # Otherwise the answer breaks: the connection closes although a chunk is due.
 
     async def _wait(self, reader: asyncio.StreamReader) -> None:
         self.on_silence()
@@ -134,7 +133,7 @@ class Provider:
 
 
 def _chunk(content: bytes) -> bytes:
-    """Return a chunk of a body; an empty one ends it."""
+    """Return a chunk of a body; an empty chunk ends the body."""
     return b"%x\r\n%s\r\n" % (len(content), content)
 
 
@@ -161,7 +160,7 @@ def _send(
 
 @asynccontextmanager
 async def provider_server() -> AsyncGenerator[Provider]:
-    """Listen until the block is left; no connection outlives it."""
+    """Listen within the block; leaving the block ends all connections."""
     provider = Provider()
     async with listening(provider.serve) as port:
         provider.url = f"http://127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""The first thing of a request, as a provider receives it and *What is accepted* names it."""
+"""Reads the first block of a request in the words of the page *What is accepted*."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ TAKEN = TakenFiles(
     documents=frozenset({"application/pdf"}),
     urls=frozenset({"image"}),
 )
-"""The files that the page's provider takes."""
+"""The file types that the page's provider accepts."""
 
 
 def read_in(request: SampleRequest) -> str:
-    """The first thing of the last message, as the provider is sent it and the page calls it."""
+    """Return the first block of the last message that the provider receives, in the words of the page."""
     part = to_provider(request, taken=TAKEN)[-1].parts[0]
     assert isinstance(part, ai.UserPromptPart | ai.ToolReturnPart)
     content: Any = part.content

@@ -1,4 +1,4 @@
-"""An agent with a provider's model, over a real socket: interruption, and what is not charged twice."""
+"""An agent with a provider's model, over a real socket: interruption, usage and caching."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ async def test_the_usage_of_a_partial_answer_is_stored_with_it(provider: Provide
 async def test_the_cost_of_a_reply_that_broke_off_before_its_first_word_is_counted(
     provider: Provider,
 ) -> None:
-    """There is nothing to store of it, and yet it is charged."""
+    """The agent stores no text of the reply, but the provider charges for it."""
     provider.will(Say(LONG, cut=1, end="closed"), Say("Never asked for."))
     agent = Agent(MemoryTrees(), open_model(ANTHROPIC), limits=TurnLimits(max_tokens=12))
     thread = await agent.begin()
@@ -90,19 +90,19 @@ async def test_the_cost_of_a_reply_that_broke_off_before_its_first_word_is_count
 
 
 def conversation(body: Mapping[str, Any]) -> list[str]:
-    """The messages of a request, each as it stood on the wire."""
+    """Return the messages of a request in their wire form."""
     return [json.dumps(message) for message in body.get("messages", body.get("input"))]
 
 
 def beside(body: Mapping[str, Any]) -> str:
-    """All else of a request, as it stood on the wire: tools, system prompt, settings."""
+    """Return the rest of a request in its wire form: tools, system prompt, settings."""
     rest = {key: value for key, value in body.items() if key not in {"messages", "input"}}
     return json.dumps(rest)
 
 
 @everywhere
 async def test_a_fork_sends_exactly_the_earlier_bytes_again(provider: Provider, model: str) -> None:
-    """A provider's cache holds for the longest beginning that it has seen."""
+    """A provider's cache holds the longest known prefix of a request."""
     fork = Call("c1", "branch_self", {"prompts": ["Think of rain.", "Think of wind."]})
     provider.will(Say("Hi."), Say("Let me think.", (fork,)), *[Say("Well.")] * 3)
     agent = Agent(MemoryTrees(), open_model(model, cache=True), tools=[BranchSelf()])

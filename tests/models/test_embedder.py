@@ -14,7 +14,7 @@ from anabranch.stores import open_memory_store
 
 
 class Lengths(EmbeddingModel):
-    """Embeds a text as its number of letters; records what it is asked."""
+    """Embeds a text as its number of letters, and records the texts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ async def test_a_model_embeds_questions_as_questions_and_documents_as_documents(
     assert model.asked == [(["a", "bbb"], "document"), (["??"], "query")]
 
 
-async def test_the_memory_ranks_with_it() -> None:
+async def test_the_memory_ranks_with_a_providers_embedder() -> None:
     store = open_memory_store("memory:")
     bank = ReasoningBank(store, embedder=ProviderEmbedder(Lengths()))
     await bank.record(Draft(title="t", description="d", content="c"))
@@ -62,7 +62,7 @@ async def test_the_memory_ranks_with_it() -> None:
     ("name", "problem"),
     [("nobody:knows", "Unknown embedding model"), ("openai:text-embedding-3-small", "Cannot open")],
 )
-def test_a_model_that_cannot_be_opened_is_reported(
+def test_an_unavailable_embedding_model_is_reported(
     name: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

@@ -1,4 +1,4 @@
-"""What the callers of a server learn of an error of a model."""
+"""A server's callers see no text of a model's error."""
 
 import pytest
 
@@ -18,7 +18,7 @@ async def ask_directly(ctx: BranchContext) -> str:
 async def test_text_of_a_provider_does_not_reach_the_callers_of_a_server(
     era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Chosen: the text is a foreign one, and may hold what is for the operator alone."""
+    """This is a decision: the provider's text may contain information for the operator only."""
     async with connected(serving(ask_directly), era) as client:
         called = await client.call_tool("ask_directly")
         saga = await call_saga(client, "ask_directly", {})

@@ -50,7 +50,7 @@ def test_several_names_make_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("cold")
 def test_without_the_extra_the_error_names_the_extra_to_install() -> None:
-    """In a process where pydantic-ai cannot be found, as on a machine without the extra."""
+    """The process cannot import pydantic-ai, as on a machine without the extra."""
     program = (
         "import sys; sys.modules['pydantic_ai'] = None\n"
         "from anabranch.models import ModelError, open_model\n"

@@ -1,4 +1,4 @@
-"""What a provider refuses, and what its silence comes to: one clear sentence, and what to do."""
+"""Refusals and silence of a provider become one clear sentence with a remedy."""
 
 import asyncio
 import base64
@@ -73,7 +73,7 @@ async def test_a_refusal_names_the_problem_and_the_remedy(
         (OPENAI, Refuse(400, "This model's maximum context length is 8 tokens.")),
     ],
 )
-async def test_a_conversation_that_is_too_long_has_an_error_of_its_own(
+async def test_a_conversation_that_is_too_long_raises_a_special_error(
     provider: Provider, model: str, refusal: Refuse
 ) -> None:
     provider.will(refusal)
@@ -83,9 +83,7 @@ async def test_a_conversation_that_is_too_long_has_an_error_of_its_own(
 
 @everywhere
 @either_way
-async def test_a_passing_refusal_is_not_seen_while_there_are_retries(
-    provider: Provider, model: str, ask: Ask
-) -> None:
+async def test_a_temporary_refusal_is_retried(provider: Provider, model: str, ask: Ask) -> None:
     at_once = {"retry-after-ms": "1"}
     provider.will(Refuse(429, headers=at_once), Refuse(500, headers=at_once), Say("here"))
     assert await ask(open_model(model, retries=2), REQUEST) == "here"
@@ -94,7 +92,9 @@ async def test_a_passing_refusal_is_not_seen_while_there_are_retries(
 
 @everywhere
 @either_way
-async def test_without_retries_it_is(provider: Provider, model: str, ask: Ask) -> None:
+async def test_a_temporary_refusal_is_raised_without_retries(
+    provider: Provider, model: str, ask: Ask
+) -> None:
     provider.will(Refuse(429, headers={"retry-after-ms": "1"}))
     with pytest.raises(ProviderError):
         await ask(open_model(model, retries=0), REQUEST)
@@ -102,7 +102,7 @@ async def test_without_retries_it_is(provider: Provider, model: str, ask: Ask) -
 
 
 def let_ten_seconds_pass() -> None:
-    """Have the event loop's timers see them as passed."""
+    """Advance the event loop's timers by ten seconds."""
     loop = asyncio.get_running_loop()
     time = loop.time
     setattr(loop, "time", lambda: time() + 10)  # noqa: B010 - a method
@@ -110,7 +110,7 @@ def let_ten_seconds_pass() -> None:
 
 @everywhere
 @either_way
-async def test_a_provider_that_stays_silent_is_given_up(
+async def test_a_request_to_a_silent_provider_times_out(
     provider: Provider, model: str, ask: Ask
 ) -> None:
     provider.will(Silence())
@@ -123,7 +123,9 @@ async def test_a_provider_that_stays_silent_is_given_up(
 
 
 @everywhere
-async def test_a_provider_that_falls_silent_is_given_up(provider: Provider, model: str) -> None:
+async def test_a_stream_of_a_provider_that_falls_silent_times_out(
+    provider: Provider, model: str
+) -> None:
     provider.will(Say("Take a coat.", cut=1, end="silent"))
     provider.on_silence = let_ten_seconds_pass
     with anyio.fail_after(PATIENCE):
@@ -134,7 +136,7 @@ async def test_a_provider_that_falls_silent_is_given_up(provider: Provider, mode
 
 @everywhere
 @either_way
-async def test_a_provider_that_is_not_there_is_named(
+async def test_an_unreachable_provider_is_named(
     provider: Provider, model: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OLLAMA_BASE_URL"):
@@ -146,7 +148,7 @@ async def test_a_provider_that_is_not_there_is_named(
 
 @pytest.fixture
 async def gibberish(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """A web page where an interface should be."""
+    """Serve a web page in place of the interface."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -161,13 +163,15 @@ async def gibberish(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
 
 
 @pytest.mark.usefixtures("gibberish")
-async def test_a_response_that_is_no_reply_is_not_taken_for_one() -> None:
+async def test_a_response_other_than_a_reply_is_refused() -> None:
     with pytest.raises(ProviderError, match=f"{OLLAMA} gave no reply that can be used"):
         await open_model(OLLAMA).sample(REQUEST)
 
 
-async def test_a_model_reads_the_name_of_a_file_that_it_does_not_take(provider: Provider) -> None:
-    """Anthropic's models hear no sound, and read no spreadsheet."""
+async def test_a_model_gets_the_name_of_a_file_that_its_provider_does_not_accept(
+    provider: Provider,
+) -> None:
+    """Anthropic's models accept neither audio nor spreadsheets."""
     sheet = DocumentBlock(data="aGk=", mime_type="application/vnd.ms-excel", name="a.xls")
     sound, pdf = AudioBlock(data="aGk=", mime_type="audio/wav"), "application/pdf"
     image = FileBlock(mime_type="image/png", url="https://example.org/a.png")
@@ -193,10 +197,10 @@ async def test_a_model_reads_the_name_of_a_file_that_it_does_not_take(provider: 
 
 
 @pytest.mark.parametrize("model", [ANTHROPIC, OPENAI, "openai-chat:gpt-4o", OLLAMA])
-async def test_a_model_reads_the_pdf_in_a_result_where_its_provider_takes_it(
+async def test_a_model_gets_a_pdf_in_a_result_if_its_provider_accepts_it(
     provider: Provider, model: str
 ) -> None:
-    """OpenAI's chat interface takes it in the message after the result; others take no PDF."""
+    """OpenAI's chat interface accepts a PDF in the message after the result; others accept none."""
     pdf = DocumentBlock(data="JVBERi0=", mime_type="application/pdf", name="a.pdf")
     *before, _ = REQUEST.messages
     returned = user([ToolResultBlock(tool_use_id="u1", content=(pdf,))])
@@ -215,7 +219,9 @@ async def test_a_model_reads_the_pdf_in_a_result_where_its_provider_takes_it(
     assert place.get(model, '"type": "file"') in sent
 
 
-async def test_a_sound_goes_to_providers_in_the_formats_that_they_take(provider: Provider) -> None:
+async def test_a_provider_gets_audio_only_in_the_formats_that_it_accepts(
+    provider: Provider,
+) -> None:
     wav, flac = (
         AudioBlock(data=base64.b64encode(data).decode(), mime_type=kind)
         for data, kind in ((b"RIFF....WAVE", "audio/wav"), (b"fLaC", "audio/flac"))

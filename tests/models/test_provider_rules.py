@@ -1,4 +1,4 @@
-"""The rules that other tests lean on: what they let pass, and that they refuse what they should."""
+"""The rules of providers accept valid requests and refuse faulty ones; other tests rely on them."""
 
 from typing import Any
 

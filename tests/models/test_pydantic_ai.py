@@ -1,4 +1,4 @@
-"""The translation to and from pydantic-ai, through the models that it has for tests."""
+"""The translation to and from pydantic-ai, with pydantic-ai's test models."""
 
 import base64
 from typing import Any
@@ -58,7 +58,9 @@ def shapes(messages: list[ai.ModelMessage]) -> list[list[tuple[str, Any]]]:
         ModelProfile(thinking_always_enabled=True, supports_forced_tool_choice_with_thinking=False),
     ],
 )
-async def test_a_model_that_cannot_be_forced_is_asked_in_words(profile: ModelProfile) -> None:
+async def test_a_model_without_forced_tool_choice_gets_an_instruction(
+    profile: ModelProfile,
+) -> None:
     model, asked = replying(ai.ModelResponse(parts=[ai.ToolCallPart("look")]), profile=profile)
     await ProviderModel(model).sample(asking(user("go"), tools=(LOOK,), tool_choice="required"))
     assert asked[0][1].model_settings["tool_choice"] == "auto"
@@ -94,7 +96,7 @@ def test_a_tool_use_and_its_result_have_one_id_and_the_result_has_name_and_outco
 
 
 def test_tool_results_go_before_other_text_of_the_user() -> None:
-    """Required by both makers: between a tool use and its result stands nothing."""
+    """Both providers require the result directly after its tool use."""
     sent = to_provider(
         asking(
             assistant([ToolUseBlock(id="u1", name="look", input={})]),
@@ -124,7 +126,7 @@ def test_images_and_sound_arrive_as_bytes_in_prompts_results_and_replies() -> No
 
 
 def test_a_provider_is_sent_an_image_under_its_own_type_or_its_name() -> None:
-    """Whatever a message declares: a person's, or one that was stored before."""
+    """The message's declared type does not matter, for new and for stored messages."""
     blocks = (
         ImageBlock(data=base64.b64encode(b"\xff\xd8\xff\xe0").decode(), mime_type="image/png"),
         ImageBlock(data=base64.b64encode(b"<svg/>").decode(), mime_type="image/svg+xml"),
@@ -142,7 +144,7 @@ def test_a_provider_is_sent_an_image_under_its_own_type_or_its_name() -> None:
 
 
 def test_blank_texts_are_left_out_and_a_message_without_content_says_so() -> None:
-    """Required by Anthropic: text has something in it, and so has a message."""
+    """Anthropic requires a non-blank text and a non-empty message."""
     blank = TextBlock(text=" \n")
     sent = to_provider(
         asking(user([]), assistant([blank, TextBlock(text="a")]), user([blank]), system_prompt=" ")
@@ -162,7 +164,7 @@ def test_blank_texts_are_left_out_and_a_message_without_content_says_so() -> Non
         (assistant([ToolResultBlock(tool_use_id="u9")]), "'u9' is in a message of the assistant"),
     ],
 )
-def test_a_block_that_no_provider_takes_is_named(message: Message, problem: str) -> None:
+def test_a_block_that_no_provider_accepts_is_named(message: Message, problem: str) -> None:
     with pytest.raises(ModelError, match=problem):
         to_provider(asking(message))
 
@@ -177,7 +179,7 @@ def test_a_block_that_no_provider_takes_is_named(message: Message, problem: str)
         (None, "endTurn"),
     ],
 )
-def test_stop_reasons_are_those_of_the_protocol(finish: Any, stop_reason: str) -> None:
+def test_stop_reasons_are_translated_to_the_protocol(finish: Any, stop_reason: str) -> None:
     response = ai.ModelResponse(parts=[ai.TextPart("a")], finish_reason=finish)
     assert from_provider(response, "m").stop_reason == stop_reason
 
@@ -188,7 +190,7 @@ def test_a_tool_call_without_a_finish_reason_is_tool_use() -> None:
     assert (reply.stop_reason, reply.tool_calls[0].arguments) == ("toolUse", {"at": 2})
 
 
-def test_files_come_back_as_blocks_and_thinking_does_not() -> None:
+def test_files_in_a_reply_become_blocks_and_thinking_does_not() -> None:
     response = ai.ModelResponse(
         parts=[
             ai.ThinkingPart("let me see"),
@@ -236,6 +238,6 @@ async def test_a_hint_chooses_among_several_models(preferences: Any, chosen: str
     assert (await ProviderModel(large, small).sample(request)).model == chosen
 
 
-async def test_a_model_that_is_open_already_answers_samples() -> None:
+async def test_an_open_model_answers_samples() -> None:
     reply = await as_sampler(TestModel(custom_output_text="tested")).sample(asking(user("hi")))
     assert reply.text == "tested"

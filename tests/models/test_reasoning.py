@@ -1,4 +1,4 @@
-"""Reasoning goes back to the provider that made it, with the results of the tools that a reply calls."""
+"""Reasoning returns only to its provider, with the results of the tools that the reply calls."""
 
 import json
 from itertools import pairwise
@@ -29,7 +29,7 @@ async def look(_: BranchContext, at: str) -> str:
 
 
 def reasoned(body: Any, model: str) -> list[tuple[str, Any]]:
-    """The reasoning in a request, each with the kind of what follows it."""
+    """Return the reasoning in a request, each with the kind of the following block."""
     if model == OPENAI:
         items = [each for each in body["input"] if "type" in each]
         return [
@@ -52,7 +52,7 @@ def reasoned(body: Any, model: str) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize(
     ("model", "next_kind"), [(ANTHROPIC, "text"), (OPENAI, "message"), (OLLAMA, "message")]
 )
-async def test_reasoning_goes_back_with_the_results_of_its_turn_and_is_shown_nowhere(
+async def test_reasoning_returns_with_the_results_of_its_turn_and_is_never_shown(
     provider: Provider, model: str, next_kind: str
 ) -> None:
     provider.will(THINKS, THINKS, Say("It rains."), Say("Take a coat."))
@@ -73,7 +73,7 @@ async def test_reasoning_goes_back_with_the_results_of_its_turn_and_is_shown_now
 
 
 async def answered(model: StreamingSampler, provider: Provider) -> tuple[Message, ...]:
-    """A conversation in which a reply of `model` waits for nothing but the next reply."""
+    """Return a conversation in which a reply of `model` has got its results, and the next reply is due."""
     provider.will(THINKS)
     asked = user("Is it raining?")
     reply = await model.sample(SampleRequest(messages=(asked,), max_tokens=9, tools=(LOOK,)))
@@ -96,7 +96,7 @@ async def test_reasoning_never_goes_to_another_provider(
 async def test_a_turn_continues_without_reasoning_that_its_provider_refuses(
     provider: Provider, model: str
 ) -> None:
-    """Another key, or another model of the provider, cannot verify it."""
+    """Another key or another model of the provider cannot verify the signature."""
     refused = Refuse(400, "The encrypted content could not be verified.")
     provider.will(THINKS, refused, THINKS, Say("It rains."))
     agent = Agent(MemoryTrees(), open_model(model), tools=[look])
@@ -106,7 +106,7 @@ async def test_a_turn_continues_without_reasoning_that_its_provider_refuses(
     assert taken == [0, 1, 0, 1]
 
 
-async def test_the_signature_of_a_call_goes_back_with_it() -> None:
+async def test_the_signature_of_a_call_returns_with_the_call() -> None:
     """Gemini signs the call, and refuses a result without the signature."""
     details = {"thought_signature": "c2lnbmVk"}
     call = ai.ToolCallPart(

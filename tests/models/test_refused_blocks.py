@@ -1,4 +1,4 @@
-"""Nothing that one turn holds makes the next one impossible: what a provider refuses is left out."""
+"""A block that a provider refuses is left out, so that the next turn works."""
 
 import base64
 import json
@@ -35,7 +35,7 @@ async def look(_: BranchContext, *, first: bool = True) -> list[ImageBlock]:
 async def test_a_turn_and_the_next_work_without_a_block_that_the_provider_refuses(
     provider: Provider, model: str, first: bool
 ) -> None:
-    """Each numbers the blocks in a way of its own: OpenAI's system prompts and results are items."""
+    """Each interface numbers blocks differently: OpenAI's system prompts and results are items."""
     store = MemoryTrees()
     agent = Agent(store, open_model(model), tools=[look])
     thread = await agent.begin(system_prompt="Be brief.")
@@ -80,7 +80,7 @@ async def test_a_turn_works_without_a_text_that_the_provider_refuses(
 
 
 @pytest.mark.parametrize("named", ["messages.0.content.0: flagged", "flagged"])
-async def test_a_message_that_is_refused_fails_its_turn_and_is_left_out_of_the_next(
+async def test_a_refused_message_fails_its_turn_and_is_left_out_of_the_next(
     provider: Provider, named: str
 ) -> None:
     agent = Agent(MemoryTrees(), open_model(ANTHROPIC))
@@ -95,7 +95,7 @@ async def test_a_message_that_is_refused_fails_its_turn_and_is_left_out_of_the_n
     assert "a text that the model's provider refused" in last
 
 
-async def test_a_request_that_is_refused_without_media_fails_at_once(provider: Provider) -> None:
+async def test_a_refused_request_without_media_fails_immediately(provider: Provider) -> None:
     agent = Agent(MemoryTrees(), open_model(ANTHROPIC), tools=[look])
     thread = await agent.begin()
     provider.will(Refuse(400, "messages.0.content.0: no"))
@@ -104,8 +104,8 @@ async def test_a_request_that_is_refused_without_media_fails_at_once(provider: P
     assert len(provider.bodies) == 1
 
 
-async def test_a_conversation_goes_on_with_a_model_that_takes_no_images() -> None:
-    """Replies of another model have followed the images: all of them are left out."""
+async def test_a_conversation_continues_with_a_model_that_accepts_no_images() -> None:
+    """Replies of another model have followed the images; all images are left out."""
     takes_images = True
 
     def decide(request: SampleRequest) -> SampleReply | str:

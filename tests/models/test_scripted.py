@@ -41,12 +41,12 @@ async def test_a_reply_with_when_and_repeat_is_used_always() -> None:
     assert said == ["cheap", "other", "cheap"]
 
 
-async def test_a_reply_in_order_with_repeat_stays_from_its_turn_on() -> None:
+async def test_a_reply_in_order_with_repeat_answers_all_later_requests() -> None:
     model = ScriptedModel([{"text": "one"}, {"text": "rest", "repeat": True}])
     assert [(await model.sample(asking("?"))).text for _ in range(3)] == ["one", "rest", "rest"]
 
 
-async def test_only_the_last_message_decides_about_when() -> None:
+async def test_when_matches_only_the_last_message() -> None:
     model = ScriptedModel([{"text": "yes", "when": "magic"}, {"text": "no"}])
     asked = asking("magic", assistant("what?"), "nothing")
     assert (await model.sample(asked)).text == "no"
@@ -59,7 +59,7 @@ async def test_when_matches_the_result_of_a_tool_as_well() -> None:
     assert (await model.sample(asking("weather?", use, result))).text == "take a coat"
 
 
-async def test_two_equal_replies_are_two_replies() -> None:
+async def test_two_equal_replies_are_both_used() -> None:
     model = ScriptedModel([{"text": "same"}, {"text": "same"}])
     assert [(await model.sample(asking("?"))).text for _ in range(2)] == ["same", "same"]
 
@@ -76,7 +76,7 @@ async def test_tool_calls_come_with_ids_that_the_conversation_does_not_have() ->
     assert (reply.text, reply.stop_reason, reply.model) == ("hm", "toolUse", "script")
 
 
-async def test_usage_grows_with_all_that_is_sent() -> None:
+async def test_usage_grows_with_the_length_of_the_request() -> None:
     model = ScriptedModel([{"text": "ok", "when": "?", "repeat": True}])
     spec = ToolSpec(name="look", input_schema={"type": "object"})
     plain = (await model.sample(asking("why?"))).usage
@@ -89,7 +89,7 @@ async def test_usage_grows_with_all_that_is_sent() -> None:
     assert plain.input_tokens < prompted.input_tokens < tooled.input_tokens
 
 
-async def test_a_dry_script_repeats_its_request() -> None:
+async def test_an_exhausted_script_names_the_request() -> None:
     model = ScriptedModel([{"text": "only"}], name="script:a.json")
     await model.sample(asking("first"))
     with pytest.raises(ModelError) as raised:
@@ -130,7 +130,7 @@ def test_a_wrong_entry_is_named_with_its_field(
         ("[" * 100_000, "is nested too deeply."),
     ],
 )
-def test_a_file_that_is_no_script_is_refused(
+def test_a_file_other_than_a_script_is_refused(
     tmp_path: Path, text: str | bytes | None, message: str
 ) -> None:
     file = tmp_path / "replies.json"

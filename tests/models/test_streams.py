@@ -1,4 +1,4 @@
-"""Replies as they arrive, over a real socket: whole, left early, cancelled, broken."""
+"""Streamed replies over a real socket: complete, left early, cancelled, and broken."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ async def watched(model: StreamingSampler, request: SampleRequest) -> tuple[list
 
 
 async def broken(model: StreamingSampler) -> tuple[ProviderError, str, SampleReply]:
-    """The error in the middle of a stream, the text before it, and what was received."""
+    """Return the error in the middle of a stream, the text before it, and the received reply."""
     heard = ""
     async with model.stream(REQUEST) as stream:
         try:
@@ -50,7 +50,7 @@ async def broken(model: StreamingSampler) -> tuple[ProviderError, str, SampleRep
 
 
 @everywhere
-async def test_a_reply_that_was_watched_is_the_reply(provider: Provider, model: str) -> None:
+async def test_a_streamed_reply_equals_the_plain_reply(provider: Provider, model: str) -> None:
     provider.will(say := Say(LONG, CALLS, cached=(4, 0)), say)
     opened = open_model(model)
     texts, reply = await watched(opened, REQUEST)
@@ -62,7 +62,7 @@ async def test_a_reply_that_was_watched_is_the_reply(provider: Provider, model: 
 
 
 @everywhere
-async def test_a_reply_of_calls_alone_has_no_text_to_watch(provider: Provider, model: str) -> None:
+async def test_a_reply_with_only_calls_streams_no_text(provider: Provider, model: str) -> None:
     provider.will(Say(calls=CALLS))
     texts, reply = await watched(open_model(model), REQUEST)
     assert texts == []
@@ -70,7 +70,7 @@ async def test_a_reply_of_calls_alone_has_no_text_to_watch(provider: Provider, m
 
 
 @everywhere
-async def test_a_streamed_request_differs_only_in_the_wish_to_stream(
+async def test_a_streamed_request_differs_only_in_its_stream_options(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say("a"), Say("b"))
@@ -86,10 +86,10 @@ async def test_a_streamed_request_differs_only_in_the_wish_to_stream(
 
 
 @everywhere
-async def test_a_stream_that_is_left_is_closed_and_has_the_received_part(
+async def test_a_stream_left_early_is_closed_and_has_the_received_part(
     provider: Provider, model: str
 ) -> None:
-    """The provider has sent four letters and waits; the rest is not awaited."""
+    """The provider has sent four letters and waits; the model does not wait for the rest."""
     provider.will(Say(LONG, CALLS, cut=FIRST_WORDS[model], end="silent"))
     with anyio.fail_after(PATIENCE):
         async with open_model(model).stream(REQUEST) as stream:
@@ -126,7 +126,7 @@ async def test_a_cancelled_stream_is_closed_and_has_the_received_part(
 
 
 @everywhere
-async def test_an_exception_of_the_watcher_is_its_own_and_closes_the_stream(
+async def test_an_exception_of_the_reader_is_raised_and_closes_the_stream(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say(LONG, cut=FIRST_WORDS[model], end="silent"))
@@ -156,8 +156,10 @@ async def test_a_broken_connection_is_an_error_and_the_stream_has_the_received_p
 
 
 @pytest.mark.parametrize("model", [ANTHROPIC, OPENAI])
-async def test_a_polite_end_in_the_middle_is_no_end(provider: Provider, model: str) -> None:
-    """A proxy may close a stream in good order; the provider's last word is missing."""
+async def test_an_orderly_close_in_the_middle_is_an_interruption(
+    provider: Provider, model: str
+) -> None:
+    """A proxy may close a stream in good order; the provider's final event is missing."""
     provider.will(Say(LONG, cut=FIRST_WORDS[model], end="closed"))
     error, heard, reply = await broken(open_model(model))
     assert "broke off in the middle" in str(error)
@@ -166,15 +168,15 @@ async def test_a_polite_end_in_the_middle_is_no_end(provider: Provider, model: s
     assert (reply.text, reply.stop_reason) == (LONG[:4], INTERRUPTED)
 
 
-async def test_a_polite_end_of_chat_completions_passes_for_one(provider: Provider) -> None:
-    """Pins a known gap: some who speak this format never say why they stop."""
+async def test_an_orderly_close_of_chat_completions_counts_as_an_end(provider: Provider) -> None:
+    """This test pins a known gap: some providers with this format never send a stop reason."""
     provider.will(Say(LONG, cut=FIRST_WORDS[OLLAMA], end="closed"))
     texts, reply = await watched(open_model(OLLAMA), REQUEST)
     assert (texts, reply.stop_reason) == ([LONG[:4]], "endTurn")
 
 
 @everywhere
-async def test_an_error_in_the_middle_is_mapped_like_one_at_the_beginning(
+async def test_an_error_in_the_middle_is_mapped_like_an_early_one(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say(LONG, cut=FIRST_WORDS[model], end="overloaded"))
@@ -187,7 +189,7 @@ async def test_an_error_in_the_middle_is_mapped_like_one_at_the_beginning(
 
 @everywhere
 async def test_a_partial_tool_call_is_dropped(provider: Provider, model: str) -> None:
-    """Its arguments so far may be complete by accident; it was never all said."""
+    """The arguments so far may be complete by accident, but the provider never ended the call."""
     events = {ANTHROPIC: 6, OPENAI: 7, OLLAMA: 3}[model]
     provider.will(Say("", CALLS, cut=events))
     _, _, reply = await broken(open_model(model))
@@ -200,7 +202,7 @@ async def test_an_interrupted_reply_has_the_usage_so_far(provider: Provider) -> 
     assert reply.usage == Usage(input_tokens=11, output_tokens=1)
 
 
-async def test_nothing_is_sent_before_a_stream_is_entered(provider: Provider) -> None:
+async def test_no_request_is_sent_before_a_stream_is_entered(provider: Provider) -> None:
     open_model(ANTHROPIC).stream(REQUEST)
     await anyio.lowlevel.checkpoint()
     assert provider.paths == []
@@ -243,6 +245,6 @@ async def test_a_sampler_without_streams_gives_its_reply_in_one_piece() -> None:
     assert reply == await model.sample(REQUEST) == await Plain().sample(REQUEST)
 
 
-def test_one_that_streams_is_left_alone() -> None:
+def test_a_streaming_sampler_is_not_wrapped() -> None:
     model = ScriptedModel([])
     assert as_streaming(model) is model

@@ -1,4 +1,4 @@
-"""Tools of other servers, whatever their names and schemas: no request is refused for one of them."""
+"""Tools of other servers with any name and schema: no provider refuses a request because of one."""
 
 import json
 import logging
@@ -61,7 +61,7 @@ UNUSABLE: dict[str, dict[str, Any]] = {
 
 
 @everywhere
-async def test_a_request_is_taken_whatever_the_schemas_of_its_tools(
+async def test_a_request_is_accepted_with_any_tool_schemas(
     provider: Provider, model: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     tools = [
@@ -78,7 +78,7 @@ async def test_a_request_is_taken_whatever_the_schemas_of_its_tools(
 
 
 @everywhere
-async def test_parameters_are_renamed_there_and_back(provider: Provider, model: str) -> None:
+async def test_parameters_are_renamed_in_both_directions(provider: Provider, model: str) -> None:
     own: dict[str, Any] = {"filter[status]": "open", "$top": 3, LONG: "a"}
     tool = ToolSpec(name="list", input_schema=SCHEMAS["names"])
     used = ToolUseBlock(id="u1", name="list", input=own)
@@ -90,7 +90,8 @@ async def test_parameters_are_renamed_there_and_back(provider: Provider, model: 
     await open_model(model).sample(request)
     sent = json.dumps(provider.bodies[0])
     wire = {"filter_status": "closed", "top": 2}
-    assert all(f'"{name}' in sent.replace("\\", "") for name in wire)  # in the schema, and the call
+    # Once in the schema, once in the call.
+    assert all(f'"{name}' in sent.replace("\\", "") for name in wire)
     assert '"$top":' not in sent.replace("\\", "")
     provider.will(Say("", (Call("c1", "list", wire),)))
     reply = await open_model(model).sample(request)
@@ -98,10 +99,10 @@ async def test_parameters_are_renamed_there_and_back(provider: Provider, model: 
 
 
 @everywhere
-async def test_nested_parameters_are_renamed_on_the_way_there_and_back(
+async def test_nested_parameters_are_renamed_in_both_directions(
     provider: Provider, model: str
 ) -> None:
-    """A definition that is used twice, and keys that are the model's own."""
+    """A definition that is used twice, and keys that the model chooses."""
     part = {"$ref": "#/$defs/part"}
     schema: dict[str, Any] = {
         "type": "object",
@@ -127,7 +128,7 @@ async def test_nested_parameters_are_renamed_on_the_way_there_and_back(
     assert '"in[0]":' not in sent
 
 
-async def test_a_model_reads_which_arguments_go_together(provider: Provider) -> None:
+async def test_a_model_is_told_which_arguments_go_together(provider: Provider) -> None:
     tool = ToolSpec(name="move", description="Move.", input_schema=SCHEMAS["alternatives"])
     provider.will(Say("ok"))
     await open_model(ANTHROPIC).sample(
@@ -139,7 +140,7 @@ async def test_a_model_reads_which_arguments_go_together(provider: Provider) -> 
 
 
 @pytest.mark.parametrize(("model", "most"), [(ANTHROPIC, None), (OPENAI, 128), (OLLAMA, None)])
-async def test_more_tools_than_the_provider_takes_are_refused_before_they_are_sent(
+async def test_more_tools_than_the_provider_accepts_are_refused_before_the_request(
     provider: Provider, model: str, most: int | None
 ) -> None:
     tools = tuple(GOOD.model_copy(update={"name": f"look_{number}"}) for number in range(180))
@@ -199,10 +200,10 @@ ARGUMENTS = st.fixed_dictionaries(
 
 @given(schema=WHOLE, arguments=ARGUMENTS)
 @examples(500, gate=50)
-def test_a_folded_schema_takes_all_that_the_tool_takes(
+def test_a_folded_schema_accepts_all_arguments_of_the_tool(
     schema: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
-    """Imported here: the extra takes a second, and the rules apply to any schema."""
+    """Imported here: the extra takes a second to import, and the rules apply to any schema."""
     from anabranch.models._tool_shapes import shaped
 
     shapes = shaped([ToolSpec(name="t", input_schema=schema)])

@@ -1,6 +1,6 @@
-"""Law 6 to its end: what the adapters send for a path of the tree is what the makers take.
+"""Law 6 over a real socket: providers accept the adapters' request for any path of the tree.
 
-The server refuses with a 400 whatever breaks the published rules, so that a reply is the proof.
+The server refuses a request that breaks the published rules with a 400, so a reply is the proof.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.randomised import examples
 @everywhere
 @examples(12, HealthCheck.function_scoped_fixture)
 @given(thicket=thickets(most=7))
-async def test_every_path_is_taken(
+async def test_providers_accept_every_path(
     model: str, thicket: Thicket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law 6, over a real socket, for any tree."""
@@ -41,7 +41,7 @@ async def test_every_path_is_taken(
 
 
 class Thread:
-    """A conversation as an agent leads it: nodes, results beside them, one model."""
+    """A conversation as an agent leads it: nodes, their results, and one model."""
 
     def __init__(self, model: StreamingSampler) -> None:
         self.model = model
@@ -79,7 +79,7 @@ class Thread:
 
 
 def sent(provider: Provider) -> list[str]:
-    """The messages of the last request, as they were on the wire."""
+    """Return the messages of the last request in their wire form."""
     body = provider.bodies[-1]
     return [json.dumps(message) for message in body.get("messages", body.get("input"))]
 
@@ -88,7 +88,7 @@ def sent(provider: Provider) -> list[str]:
 async def test_a_conversation_with_parallel_calls_a_fork_and_a_way_back(
     provider: Provider, model: str
 ) -> None:
-    """Two tools at once, the model's own branches below one of them, and the main stream again."""
+    """Two concurrent tools, the model's branches below one of them, and the main conversation again."""
     thread = Thread(open_model(model))
     calls = (Call("c1", "look", {"at": "sky"}), Call("c2", "branch_self", {}))
     provider.will(Say("Let me see.", calls), Say("It is wet."), Say("It is cold."), Say("Stay in."))

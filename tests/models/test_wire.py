@@ -1,6 +1,6 @@
-"""What providers are really sent, and what is made of what they answer.
+"""The requests that providers really receive, and the translation of their answers.
 
-Their own clients, against a server on this machine that refuses what the makers refuse.
+The tests use the providers' own clients, with a local server that refuses faulty requests.
 """
 
 import json
@@ -33,7 +33,7 @@ async def test_a_reply_arrives_with_its_text_its_calls_and_its_price(
     provider.will(ONCE_MORE)
     reply = await open_model(model).sample(REQUEST)
     calls = [("call_9", "look", {"at": "street"})]
-    # Responses end with "completed", calls or not.
+    # Responses end with "completed", with or without calls.
     assert parts_of(reply) == ("Once more.", calls, "endTurn" if model == OPENAI else "toolUse")
     assert reply.usage is not None
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (11, 5)
@@ -113,18 +113,20 @@ TUNED = SampleRequest(
 
 
 @everywhere
-async def test_a_requests_parameters_are_the_providers(provider: Provider, model: str) -> None:
+async def test_request_parameters_become_the_providers_parameters(
+    provider: Provider, model: str
+) -> None:
     provider.will(Say("one two"))
     await open_model(model).sample(TUNED)
     sent = provider.bodies[0]
     assert (sent["temperature"], sent["metadata"]) == (0.5, {"user_id": "u1"})
     stops = {ANTHROPIC: "stop_sequences", OLLAMA: "stop"}
-    # OpenAI's Responses has no option for where to stop.
+    # OpenAI's Responses API has no option for stop sequences.
     assert model == OPENAI or sent[stops[model]] == ["three", "four"]
 
 
 @everywhere
-async def test_a_reply_ends_where_it_should_whether_or_not_its_provider_can_stop(
+async def test_a_reply_ends_at_a_stop_sequence_for_every_provider(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say("one two three four", (Call("call_9", "look", {}),)))
@@ -132,7 +134,7 @@ async def test_a_reply_ends_where_it_should_whether_or_not_its_provider_can_stop
     assert (reply.content, reply.stop_reason) == ((TextBlock(text="one two "),), "stopSequence")
 
 
-async def test_a_provider_that_has_stopped_names_the_reason(provider: Provider) -> None:
+async def test_a_stop_reason_of_the_provider_is_reported(provider: Provider) -> None:
     provider.will(Say("one two ", reason="stop_sequence"))
     reply = await open_model(ANTHROPIC).sample(TUNED)
     assert (reply.text, reply.stop_reason) == ("one two ", "stopSequence")
@@ -159,18 +161,19 @@ async def test_tokens_written_to_the_cache_are_reported_where_charged(provider: 
 async def test_anthropic_is_asked_to_cache_all_of_a_conversation(
     provider: Provider, streamed: bool
 ) -> None:
-    """By itself it caches nothing: the marks say up to where."""
+    """Anthropic caches only up to the marks."""
     provider.will(Say("hi"))
     opened = open_model(ANTHROPIC, cache=True)
     await (_sampled(opened, REQUEST) if streamed else opened.sample(REQUEST))
     sent = provider.bodies[0]
-    ends = [sent, sent["system"][-1], sent["tools"][-1]]  # the first: of whatever comes last
+    # The first mark is that of the request's last part.
+    ends = [sent, sent["system"][-1], sent["tools"][-1]]
     assert [end["cache_control"]["type"] for end in ends] == ["ephemeral"] * 3
     assert json.dumps(sent).count("cache_control") == len(ends)
 
 
 @everywhere
-async def test_nothing_is_cached_unasked_and_no_question_by_itself(
+async def test_nothing_is_cached_without_a_request_and_no_single_question(
     provider: Provider, model: str
 ) -> None:
     alone = SampleRequest(messages=(user("Which is the best?"),), max_tokens=9)
@@ -181,7 +184,9 @@ async def test_nothing_is_cached_unasked_and_no_question_by_itself(
 
 
 @pytest.mark.parametrize("model", [OPENAI, OLLAMA])
-async def test_providers_that_cache_unasked_get_the_same(provider: Provider, model: str) -> None:
+async def test_providers_that_cache_automatically_get_the_same_request(
+    provider: Provider, model: str
+) -> None:
     provider.will(Say("a"), Say("b"))
     for cache in (False, True):
         await open_model(model, cache=cache).sample(REQUEST)
@@ -190,10 +195,10 @@ async def test_providers_that_cache_unasked_get_the_same(provider: Provider, mod
 
 @everywhere
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_names_that_a_provider_refuses_are_translated_both_ways(
+async def test_names_that_a_provider_refuses_are_translated_in_both_directions(
     provider: Provider, model: str, streamed: bool
 ) -> None:
-    """Tools of other servers have dots and slashes in their names, and journals in their ids."""
+    """Tools of other servers have dots and slashes in their names, and journals have them in ids."""
     weather = LOOK.model_copy(update={"name": "weather/now.v2"})
     used = ToolUseBlock(id="pick/analyze#1/sample.1", name="weather/now.v2", input={})
     result = ToolResultBlock(tool_use_id=used.id, content=(TextBlock(text="rain"),))
@@ -224,7 +229,7 @@ async def _sampled(model: Any, request: SampleRequest) -> SampleReply:
 
 @dataclass(frozen=True)
 class Written(Call):
-    """A call whose arguments are any text."""
+    """A call with any text as its arguments."""
 
     text: str = ""
 
@@ -242,10 +247,10 @@ TWO_OBJECTS = '{"at": "Denver"}{"at": "Moab"}'
     "text",
     [TWO_OBJECTS, '{"at": "str', '["Denver"]', '"Denver"', "Denver", "7", '"[1]"', "[" * 9999],
 )
-async def test_arguments_that_are_no_object_arrive_as_they_were_written(
+async def test_arguments_other_than_an_object_arrive_unchanged(
     provider: Provider, model: str, streamed: bool, text: str
 ) -> None:
-    """And as no input, also when the call is sent back with the result that says so."""
+    """The call's input is empty, also when the call returns with the result that explains the fault."""
     provider.will(Say("", (Written("c1", "look", text=text),)))
     opened = open_model(model)
     reply = await _sampled(opened, REQUEST) if streamed else await opened.sample(REQUEST)
@@ -264,7 +269,7 @@ async def test_arguments_that_are_no_object_arrive_as_they_were_written(
     ("text", "read"),
     [("", {}), (" ", {}), ("null", {}), (json.dumps('{"at": "sea"}'), {"at": "sea"})],
 )
-async def test_arguments_that_plainly_mean_an_object_are_read(
+async def test_arguments_with_an_obvious_object_are_read(
     provider: Provider, model: str, text: str, read: dict[str, Any]
 ) -> None:
     provider.will(Say("", (Written("c1", "look", text=text),)))
@@ -273,7 +278,7 @@ async def test_arguments_that_plainly_mean_an_object_are_read(
     assert call.model_dump().keys() == {"id", "name", "arguments"}
 
 
-async def test_arguments_that_were_cut_are_malformed_at_the_limit(provider: Provider) -> None:
+async def test_arguments_cut_at_the_token_limit_are_malformed(provider: Provider) -> None:
     provider.will(Say("", (Written("c1", "look", text='{"at": "str'),), reason="length"))
     reply = await open_model(OLLAMA).sample(REQUEST)
     assert (reply.stop_reason, reply.tool_calls[0].malformed) == ("maxTokens", '{"at": "str')

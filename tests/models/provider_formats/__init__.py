@@ -1,4 +1,4 @@
-"""What three interfaces say on the wire, from what their makers publish."""
+"""The wire formats of three interfaces, as their providers publish them."""
 
 from tests.models.provider_formats.answers import Call, Say
 

@@ -1,4 +1,4 @@
-"""An answer, before it has a format."""
+"""An answer of a provider, independent of the wire format."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -22,14 +22,14 @@ class Say:
     """A reply.
 
     Attributes:
-        text: what is said, before the calls.
-        calls: the tools to be called.
-        reasoning: what is thought, before the text; with a signature, except in chat completions.
-        reason: why it stops, as the interface has it; by itself if not given.
-        cached: how many of the 11 tokens of input were read from a cache, and written to it.
-        cut: if it is streamed, only so many events of it are sent.
-        end: what follows on a cut: the connection breaks, or closes politely, or stays silent, or
-            an error arrives instead of the rest, or the rest itself when the test says so.
+        text: text before the calls.
+        calls: calls of tools.
+        reasoning: reasoning before the text; signed, except in chat completions.
+        reason: stop reason in the words of the interface. Default: derived from the reply.
+        cached: how many of the 11 input tokens were read from a cache, and written to it.
+        cut: maximum number of events of a streamed reply.
+        end: what follows the cut: a broken connection, an orderly close, silence, an error, or the
+            rest of the reply once the test allows it.
     """
 
     text: str = ""
@@ -47,10 +47,10 @@ def event(content: Mapping[str, Any], name: str | None = None) -> bytes:
 
 
 def pieces(text: str, size: int = 4) -> Iterator[str]:
-    """Cut a text as a stream does: anywhere."""
+    """Cut a text into pieces at arbitrary places, as a stream does."""
     return (text[start : start + size] for start in range(0, len(text), size))
 
 
 def signed(reasoning: str) -> str:
-    """Return the signature of what is thought, which comes back with it."""
+    """Return the signature of a reasoning, which the client must send back."""
     return f"signature of {reasoning}"

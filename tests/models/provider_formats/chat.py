@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, which many others speak, too."""
+"""OpenAI's chat completions, a format that many other providers use as well."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ def whole(say: Say) -> dict[str, Any]:
 
 
 def events(say: Say) -> Iterator[bytes]:
-    """The reply as events: one for the role, and one for each four letters."""
+    """Yield the reply as events: one for the role, and one for every four letters."""
     yield _chunk({"role": "assistant", "content": ""})
     if say.reasoning:
         yield _chunk({"reasoning": say.reasoning})
@@ -53,6 +53,6 @@ def _reason(say: Say) -> str:
 
 
 def _usage(say: Say) -> dict[str, Any]:
-    """OpenAI counts what is cached among the input, and does not charge for writing it."""
+    """Return the usage; OpenAI counts cached tokens as input, and does not charge for writing them."""
     counts = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
     return counts | {"prompt_tokens_details": {"cached_tokens": say.cached[0]}}

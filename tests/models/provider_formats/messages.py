@@ -18,7 +18,7 @@ def whole(say: Say) -> dict[str, Any]:
 
 
 def events(say: Say) -> Iterator[bytes]:
-    """The reply as events: three for a text of up to four letters, and one more for each four."""
+    """Yield the reply as events: three for a text of up to four letters, and one more for every four."""
     started = _message(say, []) | {"stop_reason": None, "usage": _usage(say, 1)}
     yield _event("message_start", message=started)
     yield _event("ping")
@@ -73,7 +73,7 @@ def _reason(say: Say) -> str:
 
 
 def _usage(say: Say, output: int) -> dict[str, Any]:
-    """Anthropic counts what is cached beside the input."""
+    """Return the usage; Anthropic counts cached tokens separately from the input."""
     read, written = say.cached
     return {
         "input_tokens": 11 - read - written,

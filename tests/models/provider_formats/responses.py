@@ -1,4 +1,4 @@
-"""OpenAI's responses."""
+"""OpenAI's Responses API."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -20,7 +20,7 @@ def whole(say: Say) -> dict[str, Any]:
 
 
 def events(say: Say) -> Iterator[bytes]:
-    """The reply as events: four before the first four letters."""
+    """Yield the reply as events: four before the first four letters."""
     numbers = count()
     for content in _events(say):
         yield event(content | {"sequence_number": next(numbers)}, content["type"])

@@ -125,10 +125,8 @@ class Server:
         test = ["test", "-x", str(programs / "postgres")]
         if subprocess.run(test, check=False, user=self._user).returncode:
             site = programs.parents[2]
-            for name in (
-                PACKAGE,
-                f"{PACKAGE}.libs",
-            ):  # the programs look for their libraries in this place
+            # The programs look for their libraries in this place.
+            for name in (PACKAGE, f"{PACKAGE}.libs"):
                 shutil.copytree(site / name, self.folder / name)
 
     def _run(self, program: str, *arguments: str) -> None:

@@ -232,10 +232,8 @@ class Preloaded:
                     [sys.executable, __file__, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    env={
-                        **self._variables,
-                        "OPENBLAS_NUM_THREADS": "1",
-                    },  # only a process with one thread can fork safely
+                    # Only a process with one thread can fork safely.
+                    env={**self._variables, "OPENBLAS_NUM_THREADS": "1"},
                 )
             self._connection, self._process = ours, process
             SHARED.add(process.pid)
@@ -401,9 +399,8 @@ def _serve(control: socket.socket, listener: socket.socket | None = None) -> Ord
                 return _become(*received)
             os.write(writing, child.to_bytes(4, "big"))
             if client is not control:
-                client.sendall(
-                    child.to_bytes(4, "big")
-                )  # sent before the status, which may follow immediately
+                # The pid comes before the status, which may follow immediately.
+                client.sendall(child.to_bytes(4, "big"))
                 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
                 client.sendall((status if status >= 0 else 128 - status).to_bytes(4, "big"))
             os._exit(0)

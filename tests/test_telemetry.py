@@ -99,9 +99,8 @@ async def test_all_rounds_of_a_call_share_one_trace(
     ]
     assert [each.attributes["anabranch.round"] for each in (first, second)] == ["1", "2"]
     asked, sampled = collected.named("ask")
-    assert below(
-        asked, whole
-    )  # the question's span lasts from the end of the first round to the answer in the second
+    # The question's span lasts from the end of the first round to the answer in the second.
+    assert below(asked, whole)
     assert asked.start_time <= asked.end_time <= second.start_time
     assert asked.attributes == {
         "anabranch.step.id": "travel/elicit.1",

@@ -84,12 +84,10 @@ def test_twice_the_text_is_twice_the_work(patterns: list[Pattern]) -> None:
             assert each["failures"] == [], pattern
             assert each["whole"], pattern
             assert each["longest"] <= found["PIECE"], pattern
-            assert each["deepest"] <= 2 * found["DEEPEST"] + 2, (
-                pattern
-            )  # of blocks first, then of inline elements
-        assert large["steps"] <= 3 * small["steps"] + SMALL, (
-            pattern
-        )  # quadratic work would be four times as much
+            # Of blocks first, then of inline elements.
+            assert each["deepest"] <= 2 * found["DEEPEST"] + 2, pattern
+        # Quadratic work would be four times as much.
+        assert large["steps"] <= 3 * small["steps"] + SMALL, pattern
 
 
 def test_a_long_text_is_shown_and_read_only_up_to_the_bound() -> None:

@@ -76,9 +76,8 @@ def save(url: str) -> None:
 def restore(url: str) -> None:
     """Restore the tables from their copies."""
     with psycopg.connect(url) as connection:
-        connection.execute(
-            "SET session_replication_role = replica"
-        )  # allows the tables to be filled in any order
+        # Allows the tables to be filled in any order.
+        connection.execute("SET session_replication_role = replica")
         for table, copy in tables(connection):
             connection.execute(SQL("DELETE FROM {}").format(table))
             columns = SQL(", ").join(

@@ -45,9 +45,10 @@ async def test_a_worker_deletes_wakes_done_an_hour_ago_or_lost_a_day_ago(postgre
             await connection.execute(COPY, row)
 
         async def stored() -> set[str]:
+            # The database also has wakes of other tests.
             names = await connection.execute(
                 "SELECT workflow_uuid FROM dbos.workflow_status WHERE workflow_uuid LIKE 'pruning-%'"
-            )  # the database also has wakes of other tests
+            )
             return {name.partition("/")[0].removeprefix("pruning-") async for (name,) in names}
 
         # A pass deletes at most 1,000 wakes and comes every ten seconds: too slow for the test's

@@ -201,9 +201,8 @@ class Disturbance:
         """Disturb the workers while they work."""
         for number in range(1, self._times + 1):
             while ledger.length() < number * self._after:
-                await pause(
-                    SystemClock(), 0.1
-                )  # other processes work and send no signal here, so this process polls
+                # Other processes work and send no signal here, so this process polls.
+                await pause(SystemClock(), 0.1)
             for place, way in enumerate(self._ways, number):
                 pids = cluster.pids()
                 await self._disturb(way, pids[place % len(pids)], ledger, cluster)
@@ -214,15 +213,12 @@ class Disturbance:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         elif way == "stop":
-            with (
-                suppress(ProcessLookupError),
-                _away(ledger, [pid]),
-            ):  # the process may have been killed
+            # The process may have been killed.
+            with suppress(ProcessLookupError), _away(ledger, [pid]):
                 os.kill(pid, signal.SIGSTOP)
                 await pause(SystemClock(), self._seconds)
-            with suppress(
-                ProcessLookupError
-            ):  # only after the ledger records that the process is back
+            # Only after the ledger records that the process is back.
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         elif way == "restart":
             with _away(ledger, cluster.pids()):

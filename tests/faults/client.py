@@ -88,10 +88,8 @@ class Client:
             try:
                 response = await self.http.post(f"{self.url}/mcp", json=body, headers=headers)
                 message = response.json()
-            except (
-                httpx2.TransportError,
-                ValueError,
-            ):  # the connection broke, maybe in the middle of a reply
+            except (httpx2.TransportError, ValueError):
+                # The connection broke, maybe in the middle of a reply.
                 self.repeated += 1
                 continue
             assert "result" in message, message

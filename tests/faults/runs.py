@@ -203,13 +203,11 @@ class Trial:
         with anyio.move_on_after(LAST_LONG):
             while left := await self._store.expired(float("inf"), 1000):
                 for call in left:
-                    if (
-                        call.deadline > time.time() + 3600
-                    ):  # a deadline that a reaper has not postponed
+                    # A deadline that a reaper has not postponed.
+                    if call.deadline > time.time() + 3600:
                         await self._store.hasten(call.call_id, 0.0, call.state)
-                await pause(
-                    SystemClock(), 0.1
-                )  # other processes work and send no signal here, so this process polls
+                # Other processes work and send no signal here, so this process polls.
+                await pause(SystemClock(), 0.1)
             return
         left = await self._store.expired(float("inf"), 1000)
         self._wrong += [f"{call.call_id} is still open: {call.arguments}" for call in left]

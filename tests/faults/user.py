@@ -76,10 +76,8 @@ class User:
                     method, self.url + path, json=body, headers={"Accept": "application/json"}
                 )
                 reply = response.json()
-            except (
-                httpx2.TransportError,
-                ValueError,
-            ):  # the connection broke, maybe in the middle of a reply
+            except (httpx2.TransportError, ValueError):
+                # The connection broke, maybe in the middle of a reply.
                 self.repeated += 1
                 continue
             if response.is_success:

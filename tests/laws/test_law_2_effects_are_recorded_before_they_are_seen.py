@@ -108,9 +108,8 @@ async def test_repeated_replays_of_a_state_repeat_no_effect() -> None:
 
     journal = Journal("c", 0.0)
     while isinstance(outcome := await played(journal), Waiting):
-        for _ in range(
-            2
-        ):  # the client's answers were lost, so each round asks the same question again
+        # The client's answers were lost, so each round asks the same question again.
+        for _ in range(2):
             assert await played(Journal.loads(journal.dumps())) == outcome
         journal = Journal.loads(journal.dumps())
         journal.answer({ask.step_id: Answer({"action": "accept"}) for ask in outcome.asks})

@@ -104,9 +104,8 @@ async def test_stalled_readers_delay_no_other_reader_and_take_little_memory(tmp_
         await run(client, message("hello", run="r0"))
         gc.collect()
         tracemalloc.start()
-        events = await run(
-            client, message("much", run="r1")
-        )  # the stalled readers do not read during this run
+        # The stalled readers do not read during this run.
+        events = await run(client, message("much", run="r1"))
         grown, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         streamed = WORDS * len(WORD)

@@ -60,9 +60,8 @@ async def test_many_simultaneous_calls_succeed(
 
         async def call(mine: int) -> None:
             result = results[mine] = await client.call_tool("crowd", {"number": mine})
-            assert not result.is_error, text_of(
-                result
-            )  # fail early: the other calls would wait for this one
+            # Fail early: the other calls would wait for this one.
+            assert not result.is_error, text_of(result)
 
         async with anyio.create_task_group() as group:
             for mine in range(number):

@@ -165,9 +165,8 @@ async def test_a_chat_in_a_terminal_shows_no_conversation_of_a_principal(
     before = rows_about(rows_of(url), [here.ann.word])
     terminal = TerminalSurface(store)
     attack = Attack(terminal, here.ann, User(None, "gull"), ids)
-    await attack.run(
-        ["/threads"]
-    )  # run this first, before new threads push the others out of the list
+    # Run this first, before new threads push the others out of the list.
+    await attack.run(["/threads"])
     found = await attack.run()
     await store.close()
     assert not found, "\n".join(found)

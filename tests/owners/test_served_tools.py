@@ -39,9 +39,8 @@ class Calls:
         await self._branch()
         answered = {"question": "survey/elicit.1", "action": "accept", "content": {"text": "yes"}}
         await self.do("answer_questions", call=await self.handle(forms=False), answers=[answered])
-        if (
-            self._tools.mode == MODERN
-        ):  # in the handshake era, a connection may ask any number of questions
+        # In the handshake era, a connection may ask any number of questions.
+        if self._tools.mode == MODERN:
             await self.do("continue_call", call=await self.handle(forms=True))
         await use_the_rest(self._tools, self.me, STORY, beside=self.unused)
 

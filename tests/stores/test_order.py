@@ -22,9 +22,8 @@ WAITING = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type =
 async def test_the_earlier_commit_has_the_lower_id(postgres: Any) -> None:
     url = postgres.new_url()
     engine = sa.create_engine(read_url(url).url)
-    looking = engine.execution_options(
-        isolation_level="AUTOCOMMIT"
-    )  # each query sees the newest state
+    # Each query sees the newest state.
+    looking = engine.execution_options(isolation_level="AUTOCOMMIT")
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
         with engine.begin() as slow, looking.connect() as watcher:

@@ -115,9 +115,8 @@ async def an_advanced_call_can_be_woken_again(open_engine: OpenEngine) -> None:
         for turn in ("0", "1"):
             await engine.wake(a_wake("c", turn))
             await worker.until_turn("c", turn, "woken when it was advanced before")
-            await engine.wake(
-                a_wake("c", turn)
-            )  # a repetition of the same wake, which may come too late
+            # A repetition of the same wake, which may come too late.
+            await engine.wake(a_wake("c", turn))
 
 
 async def periodic_work_finds_a_call_without_a_wake(open_engine: OpenEngine) -> None:

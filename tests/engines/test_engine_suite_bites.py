@@ -2,28 +2,24 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 import pytest
 
 from anabranch.engines import Advance, Backlog, Engine, InProcessEngine, Wake
+from tests.stores.sabotage import Forwarding
 from tests.suites import engine_checks as suite
 from tests.suites import engine_limit_checks as limits
 from tests.suites import engine_samples as samples
 from tests.suites.engine_checks import ENGINE_CHECKS, EngineCheck
 
 
-class Saboteur:
-    """Forwards each operation to a good engine; a subclass breaks one operation."""
-
+class Saboteur(Forwarding):
     def __init__(self) -> None:
-        self.good = InProcessEngine()
-
-    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
-        return getattr(self.good, method)  # type: ignore[no-any-return]
+        self.good: InProcessEngine = InProcessEngine()
 
 
 class Advancing(Saboteur):

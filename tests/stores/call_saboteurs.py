@@ -1,6 +1,6 @@
 """Saboteurs: stores of calls that each break one promise of a good store."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -16,22 +16,18 @@ from anabranch._durable import (
     RoundRecord,
 )
 from anabranch.stores import CallStore, open_store
+from tests.stores.sabotage import Forwarding
 
 Texts: TypeAlias = Mapping[str, str]
 Opened: TypeAlias = OpenedRound | None
 
 
-class Saboteur:
-    """Forwards each operation to a good store; a subclass breaks one operation."""
-
+class Saboteur(Forwarding):
     def __init__(self, url: str = "memory:") -> None:
         self.good: CallStore = open_store(url)
 
-    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
-        return getattr(self.good, method)  # type: ignore[no-any-return]
-
     async def owner(self, call_id: str) -> str:
-        """Return the owner of the lease on a call, or ""."""
+        """Return the owner of the lease on a call, or an empty text."""
         found = await self.good.find(call_id)
         return "" if found is None or found.lease is None else found.lease.owner
 

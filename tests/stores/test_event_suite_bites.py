@@ -2,10 +2,10 @@
 
 import math
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -20,6 +20,7 @@ from anabranch._durable import (
     TurnState,
 )
 from anabranch.stores import open_run_events
+from tests.stores.sabotage import Forwarding, assert_found
 from tests.suites import run_event_checks as suite
 from tests.suites import run_turn_checks as turns
 from tests.suites.run_event_checks import RunEventCheck
@@ -33,9 +34,7 @@ def _number(at: At) -> int:
     return at if isinstance(at, int) else at.number
 
 
-class Saboteur:
-    """Forwards each operation to a good store; a subclass breaks one operation."""
-
+class Saboteur(Forwarding):
     def __init__(self) -> None:
         self.good: RunEvents = open_run_events("memory:")
 
@@ -46,9 +45,6 @@ class Saboteur:
     @per_share.setter
     def per_share(self, most: int) -> None:
         self.good.per_share = most
-
-    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
-        return getattr(self.good, method)  # type: ignore[no-any-return]
 
 
 class NumbersFromZero(Saboteur):
@@ -563,15 +559,11 @@ async def test_the_suite_finds_a_broken_promise(
     saboteur: type[Saboteur], check: RunEventCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suite, "PATIENCE", 0.2)  # short, since the awaited event never comes
-    stores: list[Saboteur] = []
-
-    def open_it() -> RunEvents:
-        stores.append(saboteur())
-        return cast("RunEvents", stores[-1])
-
-    with pytest.raises((AssertionError, ExceptionGroup), match=r"expected|unhandled errors"):
-        await check(open_it)
+    await assert_found(
+        saboteur,
+        check,
+        message="expected|unhandled errors",
+        raised=(AssertionError, ExceptionGroup),
+    )
 
     assert check in RUN_EVENT_CHECKS
-    for store in stores:
-        await store.good.close()

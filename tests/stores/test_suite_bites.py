@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from anabranch.stores import CallStore
 from tests.stores import call_saboteurs as by
+from tests.stores.sabotage import assert_found
 from tests.suites import call_model_checks as model
 from tests.suites import call_store_checks as suite
 from tests.suites import shared_call_store_checks as sharing
@@ -132,17 +132,7 @@ def names(pairs: Sequence[tuple[type[by.Saboteur], CallStoreCheck]]) -> list[str
 async def test_the_suite_finds_a_broken_promise(
     saboteur: type[by.Saboteur], check: CallStoreCheck
 ) -> None:
-    stores: list[by.Saboteur] = []
-
-    def open_it() -> CallStore:
-        stores.append(saboteur())
-        return cast("CallStore", stores[-1])
-
-    with pytest.raises(AssertionError, match=r"expected|was recorded"):
-        await check(open_it)
-
-    for store in stores:
-        await store.good.close()
+    await assert_found(saboteur, check, message="expected|was recorded")
 
 
 @pytest.mark.parametrize(("saboteur", "check"), SHARED, ids=names(SHARED))

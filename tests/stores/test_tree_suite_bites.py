@@ -1,27 +1,22 @@
 """The suite for stores of conversations finds broken promises: each saboteur breaks one."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
 
 import pytest
 
 from anabranch.stores import open_tree_store
 from anabranch.tree import Node, Path, Ref, Result, Surroundings, Thread, Tree, TreeStore, TurnEnd
+from tests.stores.sabotage import Forwarding, assert_found
 from tests.suites import tree_store_checks as suite
 from tests.suites.tree_programs import TREE_PROGRAM_CHECKS as PROGRAM
 from tests.suites.tree_samples import TreeStoreCheck
 from tests.suites.tree_store_checks import TREE_STORE_CHECKS
 
 
-class Saboteur:
-    """Forwards each operation to a good store; a subclass breaks one operation."""
-
+class Saboteur(Forwarding):
     def __init__(self) -> None:
         self.good: TreeStore = open_tree_store("memory:")
-
-    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
-        return getattr(self.good, method)  # type: ignore[no-any-return]
 
 
 class CreatesAgain(Saboteur):
@@ -184,15 +179,6 @@ SABOTEURS: list[tuple[type[Saboteur], TreeStoreCheck]] = [
 async def test_the_suite_finds_a_broken_promise(
     saboteur: type[Saboteur], check: TreeStoreCheck
 ) -> None:
-    stores: list[Saboteur] = []
-
-    def open_it() -> TreeStore:
-        stores.append(saboteur())
-        return cast("TreeStore", stores[-1])
-
-    with pytest.raises(AssertionError, match=r"expected"):
-        await check(open_it)
+    await assert_found(saboteur, check)
 
     assert check in TREE_STORE_CHECKS
-    for store in stores:
-        await store.good.close()

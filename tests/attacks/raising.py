@@ -315,7 +315,7 @@ async def _called_tool(ctx: BranchContext, bang: Raise) -> None:
 
 
 _validating: list[Raise] = []
-"""The exceptions that this module's validators raise. Validators have no access to the tool."""
+"""The functions by which validators of this module raise; a validator cannot receive them as arguments."""
 
 
 class Checked(BaseModel):

@@ -94,7 +94,7 @@ async def test_a_result_over_mcp_reports_an_exception(
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_arguments_and_values_that_raise_are_results_too(era: str) -> None:
+async def test_arguments_and_values_that_raise_become_error_results(era: str) -> None:
     async with connected(serving(returns, takes, raises), era) as client:
         for what in RAISED:
             assert (await client.call_tool("returns", {"what": what})).is_error, what

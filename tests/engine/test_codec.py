@@ -220,7 +220,7 @@ def test_a_value_without_equality_is_recorded_when_its_fields_are_equal() -> Non
     assert Codec(TypeAdapter(Any)).record("t/step.1", [1]) == [1]
 
 
-def test_numbers_of_an_annotated_type_must_be_json_too() -> None:
+def test_numbers_of_an_annotated_type_must_be_json() -> None:
     with pytest.raises(SerializationError, match="inf is not a JSON number"):
         Codec(TypeAdapter(float)).encode("t/step.1", math.inf)
 

@@ -128,7 +128,7 @@ async def test_a_failed_effect_fails_the_same_way_in_every_round(run: Any) -> No
     assert DONE == ["tried"]
 
 
-async def test_the_original_error_is_the_cause_in_the_round_in_which_it_occurred() -> None:
+async def test_the_original_error_is_the_cause_in_its_round() -> None:
     async def body(_: Branch) -> None:
         await step(break_down)
 

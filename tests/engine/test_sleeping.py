@@ -192,7 +192,7 @@ async def test_a_sleep_that_ends_together_with_its_branch_is_folded_with_it() ->
     assert (run.value, run.brackets) == ("B", [["a"], ["b"]])
 
 
-# -- beside questions ------------------------------------------------------------------------
+# -- next to questions -----------------------------------------------------------------------
 
 
 async def ask_within_the_hour(_: Branch) -> Any:

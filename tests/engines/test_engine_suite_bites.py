@@ -108,7 +108,7 @@ class Unlimited(Saboteur):
         await self.good.work(tools, advance, 1000)
 
 
-class WaitsForPersons(Advancing):
+class WaitsForUsers(Advancing):
     async def advance(self, wake: Wake, advance: Advance) -> None:
         await advance(wake)
         await asyncio.get_running_loop().create_future()
@@ -154,7 +154,7 @@ SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
     (TakesAnyTool, limits.a_worker_takes_only_its_tools_and_versions),
     (TakesAnyVersion, limits.a_worker_takes_only_its_tools_and_versions),
     (Unlimited, limits.a_worker_keeps_its_limit),
-    (WaitsForPersons, limits.a_call_that_waits_for_a_user_uses_no_capacity),
+    (WaitsForUsers, limits.a_call_that_waits_for_a_user_uses_no_capacity),
     (CountsWhatIsDue, suite.the_backlog_counts_pending_wakes),
     (CountsNothingThatRuns, suite.the_backlog_counts_pending_wakes),
     (WorksWhenClosed, suite.a_closed_engine_refuses_operations),

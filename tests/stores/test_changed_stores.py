@@ -152,7 +152,7 @@ async def attack(url: str, source: random.Random) -> None:
 
 
 @pytest.mark.parametrize("number", range(times(16, gate=6)))
-async def test_a_changed_sqlite_file_works_or_says_what_to_do(
+async def test_a_changed_sqlite_file_works_or_reports_a_remedy(
     number: int, template: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "calls.db"
@@ -170,7 +170,7 @@ async def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("number", range(times(4, gate=1)))
-async def test_a_changed_postgres_schema_works_or_says_what_to_do(
+async def test_a_changed_postgres_schema_works_or_reports_a_remedy(
     number: int, postgres: Server
 ) -> None:
     url = postgres.new_url()

@@ -81,7 +81,7 @@ _LOOKING: Sequence[Operation] = [
 ]
 
 
-async def each_operation_does_what_the_model_does(open_store: OpenCallStore) -> None:
+async def each_operation_equals_the_model(open_store: OpenCallStore) -> None:
     """Try each operation in each state: by the owner of the lease, by another owner, and after the lease."""
     async with opened(open_store) as store:
         for state in CallState:

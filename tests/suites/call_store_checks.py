@@ -9,7 +9,7 @@ from anabranch._durable import CallEvent, RoundRecord
 from anabranch.stores import CallStore
 from tests.suites.call_model_checks import (
     CALL_PROGRAM_CHECKS,
-    each_operation_does_what_the_model_does,
+    each_operation_equals_the_model,
 )
 from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call, begun, run
 from tests.suites.expectations import TEXTS, expect, opened, refused, yes
@@ -164,7 +164,7 @@ CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
     any_text_is_stored,
     calls_are_chosen_by_any_text,
     a_worker_with_outdated_answers_records_nothing,
-    each_operation_does_what_the_model_does,
+    each_operation_equals_the_model,
     *CALL_PROGRAM_CHECKS.values(),
     of_simultaneous_writers_exactly_one_wins,
     a_cancelled_record_is_complete_or_absent,

@@ -73,7 +73,7 @@ async def appended_events_survive_a_kill(open_store: OpenRunEvents) -> None:
         expect(found, wanted, "in the order of appending, without a gap")
 
 
-async def a_reader_sees_what_a_process_appends(open_store: OpenRunEvents) -> None:
+async def a_reader_sees_events_of_another_process(open_store: OpenRunEvents) -> None:
     """The reader gets events while the other process runs, without other activity in this process."""
     process = Child(_append_one_by_one, open_store, "r")
     await process.ready()
@@ -139,6 +139,6 @@ SHARED_RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     one_store_serves_several_event_loops,
     writers_in_several_processes_agree,
     appended_events_survive_a_kill,
-    a_reader_sees_what_a_process_appends,
+    a_reader_sees_events_of_another_process,
 )
 """The checks that open a store several times over the same data."""

@@ -1,6 +1,7 @@
-"""The frameworks of the adapters: what is said where one is missing, and a whole call in one that is here.
+"""The frameworks of the adapters: the error for a missing one, and a whole call in an installed
+one.
 
-``tests/interop/frameworks`` has all of them, in environments of their own.
+``tests/interop/frameworks`` tests all of them, in separate environments.
 """
 
 from typing import Any
@@ -41,7 +42,7 @@ class Guest(BaseModel):
 
 @tool
 async def greet(ctx: BranchContext) -> str:
-    """Ask the model and the person."""
+    """Ask the model and the user."""
     sampled = await ctx.sample("How does one greet?")
     await ctx.notify("asked the model")
     answer = await ctx.elicit(Guest, "Who?")

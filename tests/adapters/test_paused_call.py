@@ -1,4 +1,4 @@
-"""Calls that a framework pauses: what of them it stores, and what continues them."""
+"""Calls that a framework pauses: the record that it stores, and the answers that continue them."""
 
 import re
 from collections.abc import Callable
@@ -73,7 +73,7 @@ async def refuse(ctx: BranchContext) -> str:
 
 @tool
 async def fail(ctx: BranchContext) -> str:
-    """Fail with an error of no known type."""
+    """Fail with an error of an unknown type."""
     raise OSError("a secret")
 
 
@@ -138,7 +138,7 @@ async def test_an_invalid_answer_pauses_again_and_says_why(rounds: Rounds) -> No
     assert await call.next(again, accept(3)) == Returned("accept")
 
 
-async def test_a_first_round_with_answers_is_a_mistake_of_the_adapter(rounds: Rounds) -> None:
+async def test_a_first_round_with_answers_raises_an_error(rounds: Rounds) -> None:
     with pytest.raises(InvalidAnswerError):
         await PausedCall(book, {}, rounds).next(None, accept(2))
 
@@ -204,7 +204,7 @@ async def test_a_tool_that_refuses_after_its_question_ends_its_call(rounds: Roun
 
 
 @pytest.mark.parametrize("error", [StoreError("It is locked."), UnreachableError("Away.")])
-async def test_where_a_store_does_not_answer_the_call_stays_as_it_was(error: Exception) -> None:
+async def test_a_call_does_not_change_when_its_store_does_not_answer(error: Exception) -> None:
     adapted = AdaptedTool(ask_and_fail, Rounds(keys=[KEY]))
     call = await adapted.begin({}, "ann")
     failures[:] = [error]
@@ -221,7 +221,7 @@ class Adapted:
     anabranch: AdaptedTool
 
 
-async def test_a_call_that_cannot_go_on_does_not_keep_the_others_from_it(rounds: Rounds) -> None:
+async def test_a_call_that_cannot_continue_does_not_block_the_others(rounds: Rounds) -> None:
     adapted = [AdaptedTool(each, rounds) for each in (book, ask_and_fail, book)]
     calls = {str(place): await each.begin({}, "") for place, each in enumerate(adapted)}
     tools = [object(), *(Adapted(each.tool.name, each) for each in adapted)]
@@ -241,7 +241,7 @@ async def test_a_call_that_cannot_go_on_does_not_keep_the_others_from_it(rounds:
 def asking(message: str, effect: Callable[[], str] = search) -> Tool[str]:
     @tool
     async def book(ctx: BranchContext) -> str:
-        """Ask in the words of a version, after its effect."""
+        """Ask in the words of a version, after the version's effect."""
         await ctx.step(effect)
         return (await ctx.elicit(Stay, message)).action
 
@@ -272,8 +272,8 @@ async def test_a_call_of_another_version_asks_again_in_its_words(store: CallStor
     assert (await new.advance(again, given, "ann", "1"))["text"] == "accept"
 
 
-async def test_a_call_whose_time_is_over_ends(store: CallStore | None) -> None:
-    """Chosen: nothing can continue it, so that the agent would wait for ever."""
+async def test_a_call_past_its_deadline_ends(store: CallStore | None) -> None:
+    """Nothing can continue the call, and otherwise the agent would wait for ever."""
     clock = ManualClock()
     adapted = AdaptedTool(book, Rounds(keys=[KEY], store=store, clock=clock, ttl=60))
     call = await adapted.begin({}, "ann", "1")

@@ -1,4 +1,4 @@
-"""Conversations in which tools ask inside of branches, and each step is taken by an agent of its own."""
+"""Conversations whose tools ask inside branches; a new agent does each step."""
 
 from collections.abc import Callable
 from random import Random
@@ -38,14 +38,14 @@ def names() -> list[str]:
 
 
 async def asked(ctx: BranchContext, what: str) -> str:
-    """Ask for a number; return the number, or what the user did instead."""
+    """Ask for a number; return the number, or the user's other action."""
     answer = await ctx.elicit(Number, what)
     return str(answer.content.n) if isinstance(answer, Accepted) else answer.action
 
 
 @tool
 async def ask(ctx: BranchContext, name: str, twice: bool = False) -> str:
-    """Ask for a number, between two effects."""
+    """Ask for a number, with an effect before and after."""
     await ctx.step(do, f"{name} begins", ctx.idempotency_key)
     texts = (f"{name}?", f"{name} again?")[: 1 + twice]
     answers = [await asked(ctx, text) for text in texts]
@@ -55,12 +55,12 @@ async def ask(ctx: BranchContext, name: str, twice: bool = False) -> str:
 
 
 def results(request: SampleRequest) -> str:
-    """What tools have returned in the last message."""
+    """Return the tool results in the last message."""
     return ", ".join(results_in(request.messages[-1].content).values())
 
 
 def deciding(**replies: SampleReply | str) -> Callable[[SampleRequest], SampleReply | str]:
-    """A model that replies by what was said last, and repeats what tools have returned."""
+    """A model that replies by the last message, and repeats tool results."""
 
     def decide(request: SampleRequest) -> SampleReply | str:
         said = heard(request).removeprefix("(self-prompt): ").partition("Please ")
@@ -109,7 +109,7 @@ class Setting:
         return await agent.say((await agent.begin()).id, "go")
 
     async def ask(self, node: Node) -> dict[str, str]:
-        """The open questions where a turn has ended: text to id. They are those of the thread."""
+        """Return the thread's open questions after a turn, as text to id."""
         found = {each.text: each.id for each in await self.agent().open_questions(node)}
         tree = await self.trees.tree(node.thread_id)
         assert {each.id for each in open_questions(tree)} == set(found.values())
@@ -117,7 +117,7 @@ class Setting:
         return found
 
     async def answer_all(self, node: Node) -> Node:
-        """Answer what is asked, one after the other, with 1, 2 …, until the turn has ended."""
+        """Answer the open questions one by one with 1, 2 …, until the turn has ended."""
         n = 0
         while asked := await self.ask(node):
             n += 1
@@ -126,7 +126,7 @@ class Setting:
         return node
 
     async def check(self, node: Node) -> list[str]:
-        """All paths are valid requests, and nothing waits; return the kinds of the nodes."""
+        """Check that all paths are valid requests and nothing waits; return the kinds of the nodes."""
         nodes = (await self.trees.tree(node.thread_id)).nodes
         for each in nodes:
             path = await self.trees.path(each.id)
@@ -136,7 +136,7 @@ class Setting:
 
 
 def program(seed: int) -> Callable[[SampleRequest], SampleReply | str]:
-    """A model that works, asks and branches, as the prompt and the seed decide."""
+    """A model that works, asks and branches by its prompt and the seed."""
 
     def decide(request: SampleRequest) -> SampleReply | str:
         said = heard(request).removeprefix("(self-prompt): ")
@@ -156,7 +156,7 @@ def program(seed: int) -> Callable[[SampleRequest], SampleReply | str]:
 
 
 def shape(tree: Tree) -> list[Any]:
-    """What a tree says, whatever its ids are."""
+    """Return the content of a tree without its ids."""
 
     def below(parent: str | None) -> list[Any]:
         return [

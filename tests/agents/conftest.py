@@ -1,4 +1,4 @@
-"""Servers of other projects that the tests of agents start by a command."""
+"""Servers of other projects, which agent tests start by a command."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.mcp.harness import ROOT
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands find the servers of these tests."""
+    """Make commands find the servers of these tests."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -1,4 +1,4 @@
-"""Agents on a tree in memory, and the rules that every thread must meet afterwards."""
+"""Agents on a tree in memory, and the rules that every thread must meet after a turn."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -34,7 +34,7 @@ from tests.patience import PATIENCE
 
 
 class Setting:
-    """An agent with one thread, the requests of its model, and its events."""
+    """An agent with one thread, the requests to its model, and its events."""
 
     def __init__(self, agent: Agent, model: MockModel, thread_id: str, events: list[Event]) -> None:
         self.agent = agent
@@ -52,17 +52,17 @@ class Setting:
         return [node for node in (await self.tree()).nodes if node.kind == kind]
 
     async def caller(self) -> Node:
-        """The one node that calls tools."""
+        """Return the one node that calls tools."""
         [node] = [node for node in (await self.tree()).nodes if node.tool_uses]
         return node
 
     async def results(self, node: Node) -> dict[str, str]:
-        """The results of the tools before ``node``, as the model sees them there."""
+        """Return the tool results before ``node``, as the model sees them there."""
         path = await self.agent.store.path(node.id)
         return results_in(project(path.nodes, path.results)[-1].content)
 
     async def check(self) -> Tree:
-        """Every path is a valid request; return the tree."""
+        """Check that every path is a valid request; return the tree."""
         tree = await self.tree()
         for node in tree.nodes:
             path = await self.agent.store.path(node.id)
@@ -123,7 +123,7 @@ class Answering(Absent):
 
 
 async def interrupted(work: Coroutine[Any, Any, Any], at: asyncio.Event) -> None:
-    """Start ``work``, and cancel it when it has set ``at``."""
+    """Start ``work``, and cancel it once it has set ``at``."""
     task = asyncio.ensure_future(work)
     with anyio.fail_after(PATIENCE):
         await at.wait()
@@ -133,7 +133,7 @@ async def interrupted(work: Coroutine[Any, Any, Any], at: asyncio.Event) -> None
 
 
 def faults(messages: Sequence[Message]) -> list[str]:
-    """Return the rules of Anthropic's that the messages break; its models are sent no sounds."""
+    """Return Anthropic's rules that the messages break; Anthropic's models accept no sounds."""
     sounds = [place for place in media_places(messages) if _at(messages, place) == "audio"]
     sent = [each.model_dump(mode="json") for each in without(messages, sounds)]
     return messages_faults({"max_tokens": 1, "messages": sent})
@@ -145,7 +145,7 @@ def _at(messages: Sequence[Message], place: tuple[int, ...]) -> str:
 
 
 def heard(request: SampleRequest) -> str:
-    """The text of the last message, without what tools have returned."""
+    """Return the text of the last message, without tool results."""
     return request.messages[-1].text
 
 

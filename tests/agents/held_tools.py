@@ -1,4 +1,4 @@
-"""The moment between a model's reply and the first tool that it calls."""
+"""Stop a turn between the model's reply and the first tool that the reply calls."""
 
 import asyncio
 
@@ -9,7 +9,9 @@ from anabranch.tree import Node
 
 
 def hold_first_batch(patch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Hold the tools of the next reply for ever; return an event that is set when they would begin."""
+    """Hold the tools of the next reply for ever; return an event that is set when they are about to
+    start.
+    """
     run, begins = ToolBatch.run, asyncio.Event()
 
     async def held_up(batch: ToolBatch) -> Node:

@@ -1,6 +1,7 @@
 """An agent whose tool notes effects in a file, and whose process dies at one of them.
 
-A process of its own runs it, so that it is killed as processes are; another continues the turn.
+The test runs the agent in a process of its own and kills that process. Another process continues
+the turn.
 """
 
 import os
@@ -29,7 +30,7 @@ class Seats(BaseModel):
 
 
 def note(ledger: str, what: str, key: str) -> str:
-    """Make one effect; the process dies where a file beside the ledger says so."""
+    """Make one effect; the process dies at the effect that a file next to the ledger names."""
     fatal = Path(f"{ledger}.{what}")
     if fatal.exists():
         fatal.unlink()
@@ -55,7 +56,7 @@ def three_seats(_: Question) -> ElicitReply:
 
 
 def make_agent(stores: Stores, ledger: str) -> Agent:
-    """An agent whose model calls the tool once, and repeats what it returns."""
+    """Return an agent whose model calls the tool once, and repeats the result."""
 
     def decide(request: SampleRequest) -> SampleReply | str:
         for block in request.messages[-1].content:
@@ -76,7 +77,7 @@ def make_agent(stores: Stores, ledger: str) -> Agent:
 async def die(
     open_both: Callable[[], Stores], ledger: str, report: Callable[[object], None]
 ) -> None:
-    """Run the turn until it is over, or this process is."""
+    """Run the turn until the turn or this process ends."""
     agent = make_agent(open_both(), ledger)
     thread = await agent.begin()
     report(thread.id)

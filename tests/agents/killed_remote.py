@@ -26,7 +26,7 @@ class Seats(BaseModel):
 
 
 def note(ledger: str, what: str) -> int:
-    """Write a line, and return how many lines there are like it."""
+    """Write a line, and return the number of equal lines."""
     path = Path(ledger)
     with path.open("a", encoding="utf-8") as file:
         file.write(f"{what}\n")
@@ -50,7 +50,7 @@ async def travel(ctx: BranchContext, ledger: str) -> str:
 
 
 class Fatal:
-    """A store whose process dies at its first use after the server has noted ``what``."""
+    """A store whose process dies at the first use after the server has noted ``what``."""
 
     def __init__(self, store: object, ledger: str, what: str) -> None:
         self._store = store
@@ -64,7 +64,7 @@ class Fatal:
 
 
 def make_agent(folder: Path, remote: RemoteTools, fatal: str = "nothing") -> Agent:
-    """An agent whose model calls the tool once, and counts in the ledger the names that it gives."""
+    """Return an agent whose model calls the tool once, and writes the names that it uses to the ledger."""
     ledger = str(folder / "ledger")
 
     def decide(request: SampleRequest) -> SampleReply | str:
@@ -93,7 +93,7 @@ async def serve(folder: Callable[[], Path], _name: str, report: Callable[[object
 async def die(
     folder: Callable[[], Path], _name: str, report: Callable[[object], None], url: str, fatal: str
 ) -> None:
-    """Run the turn until it is over, or this process is."""
+    """Run the turn until the turn or this process ends."""
     async with RemoteTools(url) as remote:
         agent = make_agent(folder(), remote, fatal)
         thread = await agent.begin()

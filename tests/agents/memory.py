@@ -26,7 +26,7 @@ BESIDE = {"branch", "question", "answer"}
 
 
 class MemoryTrees:
-    """Threads in this process; ``refuse`` may raise the error of an append."""
+    """Threads in this process; ``refuse`` may raise an error in place of an append."""
 
     def __init__(self, refuse: Refusing = lambda nodes, results: None) -> None:
         self._refuse = refuse

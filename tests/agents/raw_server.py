@@ -1,7 +1,7 @@
 """A server that lists and returns any JSON: ``python -m tests.agents.raw_server TOOLS [RESULT]``.
 
-Without a result, a call returns its arguments. A result that requires input is that of the first call
-in the modern era; the next call returns the answers.
+Without a result, a call returns its arguments. In the modern era, the first call returns a result that
+requires input, and the next call returns the answers.
 """
 
 import json

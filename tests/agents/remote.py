@@ -22,7 +22,7 @@ OTHER = f"command:{sys.executable} -m tests.agents.remote_server"
 
 @asynccontextmanager
 async def reached(how: str, server: Any) -> AsyncGenerator[Any]:
-    """The target by which a client reaches a server: its URL, or the server itself."""
+    """Return the target for a client of a server: its URL, or the server itself."""
     if how == "http":
         async with http(server) as url:
             yield url
@@ -31,13 +31,13 @@ async def reached(how: str, server: Any) -> AsyncGenerator[Any]:
 
 
 def raw(tools: Any, *results: Any) -> str:
-    """The command of a server that lists and returns this JSON."""
+    """Return the command of a server that lists and returns this JSON."""
     given = [sys.executable, "-m", "tests.agents.raw_server", *map(json.dumps, (tools, *results))]
     return f"command:{shlex.join(given)}"
 
 
 def using(name: str, **arguments: Any) -> Any:
-    """A model that calls one tool, and then repeats what it returned."""
+    """A model that calls one tool, and then repeats its result."""
 
     def decide(request: SampleRequest) -> Any:
         last = request.messages[-1].content[0]
@@ -49,7 +49,7 @@ def using(name: str, **arguments: Any) -> Any:
 
 
 async def result_of(setting: Setting) -> tuple[tuple[ResultBlock, ...], bool]:
-    """What the one tool returned, and whether it failed."""
+    """Return the result of the one tool, and whether the tool failed."""
     node = await setting.say("go")
     path = await setting.agent.store.path(node.id)
     [result] = path.results.values()

@@ -1,4 +1,4 @@
-"""A server over stdio with tools of other makers' kinds: ``python -m tests.agents.remote_server``."""
+"""A server over stdio with all kinds of tools: ``python -m tests.agents.remote_server``."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ def die() -> str:
 
 @server.tool()
 def paint(colour: str) -> str:
-    """Return what a terminal would obey."""
+    """Return text with control codes that a terminal would obey."""
     return f"{colour} \x1b[0m"
 
 

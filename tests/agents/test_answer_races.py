@@ -1,4 +1,4 @@
-"""Answers that race with the end of their question, on both databases: the row of the call decides."""
+"""Answers that arrive as their question ends, on both databases: the row of the call decides."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ class Seat(BaseModel):
 
 
 class Ahead(SystemClock):
-    """The machine's clock, some seconds ahead."""
+    """A clock that is some seconds ahead of the machine's."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -60,7 +60,7 @@ class Desk:
 
         @tool
         async def hold(ctx: BranchContext, timed: bool) -> str:
-            """Hold a seat, and ask for a row: for an hour, or without a limit."""
+            """Hold a seat, and ask for a row; the question lasts an hour, or has no limit."""
             await ctx.step(do, "held", undo=undo)
             asking = ctx.elicit(Seat, "Which row?")
             answer = await (ctx.race(asking, ctx.sleep(HOUR)) if timed else asking)
@@ -72,7 +72,7 @@ class Desk:
         self.tool = hold
 
     def process(self, ahead: float) -> Agent:
-        """An agent in a process of its own, whose clock is so many seconds ahead."""
+        """Return an agent of another process, whose clock is a number of seconds ahead."""
         return Agent(
             self.trees,
             MockModel(self._decide),
@@ -105,7 +105,7 @@ class Desk:
         await self.process(ahead).resume(question)
 
     async def answer(self, question: Node, ahead: float) -> bool:
-        """Answer, and run the turn; return whether the answer is taken."""
+        """Answer, and run the turn; return whether the answer is accepted."""
         agent = self.process(ahead)
         try:
             answer = await agent.add_answer(question.id, SEVEN)
@@ -136,14 +136,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.mark.parametrize("is_first", [True, False], ids=["answer first", "rival first"])
 @pytest.mark.parametrize("name", RIVALS)
 async def test_either_an_answer_or_its_rival_wins(url: str, name: str, is_first: bool) -> None:
-    """Only by its own clock, which is behind, the answer is in time."""
+    """The answer is in time only by the clock of its own process, which is behind."""
     rival, said, end, otherwise = RIVALS[name]
     desk = Desk(url)
     question = await desk.asked(said)
     racers = [desk.answer(question, end - BEHIND), rival(desk, question, end)]
     results = await asyncio.gather(*(racers if is_first else racers[::-1]))
     is_taken = results[0 if is_first else 1]
-    if name != "stop":  # which may come after an answer that was taken
+    if name != "stop":  # the rival may come after an accepted answer
         assert desk.done == (TAKEN if is_taken else otherwise)
     assert desk.done in (TAKEN, otherwise)
     await desk.process(end).resume(question)

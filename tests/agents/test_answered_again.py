@@ -1,4 +1,4 @@
-"""Answers to a tool's question: the first continues the call, another begins a line of its own."""
+"""Answers to a tool's question: the first continues the call, and a different one starts another line."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ def seats(number: int) -> ElicitReply:
 
 
 class Office:
-    """What happens here, each thing with the key that it happened under."""
+    """A service that records each effect with its idempotency key."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, str]] = []
@@ -43,7 +43,7 @@ class Office:
         self.done.append((f"un{what}", ""))
 
     async def user(self, question: Question) -> ElicitReply:
-        """Answers nothing; the turn is interrupted."""
+        """The user gives no answer, and the turn is interrupted."""
         self.asked.set()
         await self.never.wait()
         raise AssertionError(question)
@@ -69,7 +69,7 @@ async def office(
     undo: bool = False,
     clock: ManualClock | None = None,
 ) -> tuple[Office, Setting]:
-    """An agent with a tool that reserves, asks how many seats, and books them."""
+    """Return an agent with a tool that reserves, asks for the number of seats, and books them."""
     office = Office()
 
     @tool
@@ -90,7 +90,7 @@ async def office(
 
 
 async def asked_by(setting: Setting, office: Office) -> Node:
-    """Begin a turn and interrupt it at its question; return that."""
+    """Start a turn, interrupt it at its question, and return the question."""
     await interrupted(setting.say("Travel"), office.asked)
     [question] = await setting.of_kind("question")
     return question
@@ -101,7 +101,7 @@ async def result(setting: Setting) -> str:
     return text
 
 
-async def test_another_answer_has_effects_of_its_own_after_the_question() -> None:
+async def test_a_different_answer_runs_the_effects_after_its_question() -> None:
     here, setting = await office(None, lambda _: seats(1))
     await setting.say("Travel")
     [question] = await setting.of_kind("question")
@@ -138,7 +138,7 @@ async def test_an_answer_has_any_form_that_rounds_take(
 @pytest.mark.parametrize(
     "given", [{"number": 2}, True, "accept", SampleReply(content=(), model="m")]
 )
-async def test_a_value_that_is_no_answer_is_refused_and_the_question_stays_open(given: Any) -> None:
+async def test_an_invalid_answer_is_refused_and_the_question_stays_open(given: Any) -> None:
     here, setting = await office(None)
     question = await asked_by(setting, here)
     for answer in (setting.agent.answer, setting.agent.add_answer):
@@ -174,7 +174,7 @@ async def test_a_store_added_later_continues_the_calls_in_the_tree() -> None:
 
 
 async def expired(setting: Setting, store: Observed, clock: ManualClock) -> None:
-    """Let a day go by, and run one pass of the reaper."""
+    """Let a day pass, and run one pass of the reaper."""
     clock.advance(EXPIRE_AFTER)
     while not store.done.empty():
         store.done.get_nowait()
@@ -221,7 +221,7 @@ async def test_an_expired_question_runs_the_undo_steps_in_another_process(is_giv
     await trees.close()
 
 
-async def test_its_replay_sees_the_conversation_that_it_was_called_from() -> None:
+async def test_a_replay_sees_the_conversation_of_the_call() -> None:
     clock, store = ManualClock(), Observed(Modelled())
     undone: list[str] = []
     here = Office()
@@ -231,7 +231,7 @@ async def test_its_replay_sees_the_conversation_that_it_was_called_from() -> Non
 
     @tool
     async def trip(ctx: BranchContext) -> None:
-        """Ask something that depends on the conversation, and something else."""
+        """Ask a question that depends on the conversation, and another one."""
         await ctx.elicit(Seats, f"How many, after {len(ctx.parent_messages)}?")
         await ctx.step(reserve, undo=undone.append)
         await ctx.elicit(Seats, "Sure?")

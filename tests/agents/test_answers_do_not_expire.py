@@ -1,7 +1,6 @@
-"""A call whose questions are answered waits for a worker, not for a user: however long, it does not expire.
+"""A call whose questions are answered does not expire: it waits for a worker, and not for a user.
 
-What a user does not answer still expires. Each step is taken by an agent of its own, as another
-process would take it.
+An unanswered question still expires. A new agent does each step, as another process would.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ async def trip(ctx: BranchContext) -> str:
 
 @tool
 async def pair(ctx: BranchContext) -> str:
-    """Reserve, and ask two things at once."""
+    """Reserve, and ask two questions at the same time."""
     await ctx.step(note, "reserve", undo=forget)
     both = (ctx.branch(asked, "left?"), ctx.branch(asked, "right?"))
     return " ".join(await ctx.gather(*both))
@@ -58,7 +57,7 @@ async def nap(ctx: BranchContext) -> str:
 
 @tool
 async def limited(ctx: BranchContext) -> str:
-    """Ask two things at once, one of them for two days at the most."""
+    """Ask two questions at the same time, one of them for at most two days."""
     await ctx.step(note, "reserve", undo=forget)
 
     async def in_time(ctx: BranchContext) -> str:
@@ -117,12 +116,12 @@ class Desk:
         return await add_reply(self.agent(), question, reply, again=again)
 
     async def expire(self) -> int:
-        """One pass of the reaper; return how many calls it has ended."""
+        """Run one pass of the reaper; return the number of calls that it ended."""
         return await reaper_of(self.agent().dependencies, {**TOOLS}).expire()
 
 
 async def answered(desk: Desk, said: str = "trip") -> Node:
-    """A call that was answered just in time; its time is over when this returns."""
+    """Return a call that was answered just before its deadline, which has passed now."""
     [question] = (await desk.questions(await desk.begin(said))).values()
     desk.clock.advance(IN_TIME)
     node = await desk.add(question, number(2))
@@ -131,7 +130,7 @@ async def answered(desk: Desk, said: str = "trip") -> Node:
 
 
 @pytest.mark.parametrize("days", [0, 29])
-async def test_a_call_answered_in_time_goes_on_however_late_a_worker_comes(days: int) -> None:
+async def test_a_call_answered_in_time_continues_when_a_worker_comes_late(days: int) -> None:
     desk = Desk()
     node = await answered(desk)
     for _ in range(days):
@@ -154,7 +153,7 @@ async def test_a_call_that_was_answered_waits_for_its_code_longer_than_for_a_use
     assert DONE == ["reserve", "book 2"]
 
 
-async def test_its_next_question_expires_as_any_other() -> None:
+async def test_the_next_question_of_an_answered_call_expires() -> None:
     desk = Desk()
     await desk.agent().resume(await answered(desk))
     desk.clock.advance(EXPIRE_AFTER - 1)
@@ -164,7 +163,7 @@ async def test_its_next_question_expires_as_any_other() -> None:
     assert DONE == ["reserve", "book 2", "not book 2", "not reserve"]
 
 
-async def test_a_call_with_a_question_left_waits_for_a_person_and_expires() -> None:
+async def test_a_call_with_an_unanswered_question_expires() -> None:
     desk = Desk()
     open_now = await desk.questions(await desk.begin("pair"))
     desk.clock.advance(IN_TIME)
@@ -176,7 +175,7 @@ async def test_a_call_with_a_question_left_waits_for_a_person_and_expires() -> N
     assert DONE == ["reserve", "not reserve"]
 
 
-async def test_a_call_that_sleeps_after_its_answer_wakes_however_late() -> None:
+async def test_a_call_that_sleeps_after_its_answer_wakes_late() -> None:
     desk = Desk()
     node = await answered(desk, "nap")
     await desk.agent().resume(node)
@@ -195,7 +194,7 @@ async def test_a_call_waits_for_a_worker_after_its_last_two_answers_come_at_the_
     assert await desk.expire() == 0
 
 
-async def test_beside_a_sleep_an_open_question_has_its_time_from_the_end_of_the_sleep() -> None:
+async def test_a_question_next_to_a_sleep_expires_after_the_end_of_the_sleep() -> None:
     desk = Desk()
     open_now = await desk.questions(await desk.begin("limited"))
     assert sorted(open_now) == ["Ever?", "In time?"]
@@ -205,7 +204,7 @@ async def test_beside_a_sleep_an_open_question_has_its_time_from_the_end_of_the_
     assert await desk.expire() == 1
 
 
-async def test_an_answer_counts_when_the_time_of_the_question_beside_it_is_over() -> None:
+async def test_an_answer_counts_when_another_question_has_expired() -> None:
     desk = Desk()
     node = await desk.begin("limited")
     node = await desk.add((await desk.questions(node))["Ever?"], number(3))
@@ -214,8 +213,10 @@ async def test_an_answer_counts_when_the_time_of_the_question_beside_it_is_over(
     assert (await desk.agent().resume(node)).text == "over 3"
 
 
-async def test_another_answer_finds_the_call_from_which_it_begins_a_line() -> None:
-    """It has gone on to its next question, whose time is over when a worker comes for this answer."""
+async def test_another_answer_starts_a_line_of_a_call_that_has_continued() -> None:
+    """The call has continued to its next question, whose deadline has passed when a worker takes
+    the answer.
+    """
     desk = Desk()
     [first] = (await desk.questions(await desk.begin("trip"))).values()
     await desk.agent().answer(first, number(1))

@@ -1,4 +1,4 @@
-"""``branch_self``: the number of branches, their places in the tree, and what each is sent."""
+"""``branch_self``: the number of branches, their places in the tree, and the messages for each."""
 
 import asyncio
 from collections import Counter
@@ -35,7 +35,7 @@ async def weather(ctx: BranchContext, city: str) -> str:
 
 
 def task(request: SampleRequest) -> str | None:
-    """What a branch is to do, ``None`` outside of branches."""
+    """Return the task of a branch; ``None`` outside of branches."""
     text = heard(request)
     return text.removeprefix("(self-prompt): ") if text.startswith("(self-prompt): ") else None
 
@@ -53,7 +53,7 @@ def forking(*prompts: str, **more: Any) -> Callable[[SampleRequest], SampleReply
 
 
 async def summary(here: Setting) -> str:
-    """The result of ``branch_self`` in the last request."""
+    """Return the result of ``branch_self`` in the last request."""
     results = results_in(here.model.requests[-1].messages[-1].content)
     return results["fork"]
 
@@ -70,7 +70,7 @@ async def test_there_are_as_many_branches_as_prompts_all_below_the_caller(parall
         children = await here.agent.store.children((await here.caller()).id)
         branches = [node for node in children if node.kind == "branch"]
         assert [node.text for node in branches] == [f"(self-prompt): {each}" for each in prompts]
-        assert len(children) == number + 1  # and the results, on which the main stream goes on
+        assert len(children) == number + 1  # and the results, after which the main stream continues
         assert end.text == "main"
         assert len((await here.tree()).nodes) == 2 + 2 * number + 2
         if number in {1, 2, 3, 50}:
@@ -148,7 +148,7 @@ async def test_a_branch_sees_the_call_with_a_placeholder_and_its_prompt_in_one_m
     assert PLACEHOLDER not in str(last)
 
 
-async def test_every_branch_sees_the_summary_once_the_main_stream_has_gone_on() -> None:
+async def test_every_branch_sees_the_summary_once_the_main_stream_continues() -> None:
     here = await set_up(forking("a", "b"))
     await here.say("fork")
     main = await summary(here)
@@ -275,8 +275,8 @@ async def test_the_head_stays_with_the_main_stream() -> None:
 # -- order and limits -----------------------------------------------------------------------------
 
 
-async def test_branches_that_run_side_by_side_ask_the_person_side_by_side() -> None:
-    """A front end that shows one question at a time lets the others wait; a page shows all."""
+async def test_parallel_branches_ask_the_user_in_parallel() -> None:
+    """The answerer here shows one question at a time and lets the others wait; a page shows all."""
     barrier = asyncio.Barrier(2)
 
     @tool
@@ -324,7 +324,7 @@ async def test_all_branches_of_a_turn_are_counted() -> None:
 
 
 class Counting(MemoryTrees):
-    """A store that counts calls, and lets a whole thread be read only when ``readable`` is set."""
+    """A store that counts calls, and refuses to read a whole thread unless ``readable`` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -350,7 +350,7 @@ class Counting(MemoryTrees):
         return await super().tree(thread_id)
 
 
-async def test_a_branch_takes_one_append_and_no_read_when_others_run_beside() -> None:
+async def test_a_branch_takes_one_append_and_no_read_when_others_run() -> None:
     counts: list[Counter[str]] = []
     for number in (2, 40):
         store = Counting()
@@ -364,7 +364,7 @@ async def test_a_branch_takes_one_append_and_no_read_when_others_run_beside() ->
 @both_ways
 @pytest.mark.parametrize("fails", [False, True])
 async def test_no_branch_waits_for_its_name(parallel: bool, fails: bool) -> None:
-    """Naming reads the whole thread, which may be large; it can be done at any time."""
+    """Naming reads the whole thread, which may be large, and can happen at any time."""
     store = Counting()
     store.fails = fails
 
@@ -589,7 +589,7 @@ async def test_bad_input_is_answered_with_how_to_call_the_tool() -> None:
 # -- recombining ----------------------------------------------------------------------------------
 
 
-async def test_a_recombiner_asks_aside_and_leaves_the_conversation_alone() -> None:
+async def test_a_recombiner_does_not_change_the_conversation() -> None:
     def decide(request: SampleRequest) -> SampleReply | str:
         if "Judge these" in heard(request):
             return "Option 2: it is shorter."

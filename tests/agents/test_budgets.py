@@ -1,7 +1,7 @@
-"""One rule for all that spends: for every schedule, what is settled and reserved fits its budget.
+"""Every schedule of a turn keeps its budgets: settled and reserved tokens fit.
 
-A turn of an agent, the stored branches of folding in it, forks of these, and tools with limits of
-their own spend at the same time; the test decides which of the open requests is answered next, and how.
+A turn, its stored folding branches, forks of these, and tools with their own limits spend at the same
+time. The test decides which open request is answered next, and how.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Open:
 
 
 class Gate:
-    """A model whose requests are answered by the test, one at a time."""
+    """A model whose requests the test answers one at a time."""
 
     def __init__(self) -> None:
         self.open: list[Open] = []
@@ -75,7 +75,7 @@ class Gate:
         yield Whole(await self.sample(request))
 
     def answer(self, this: Open, reply: SampleReply, *, reports: bool) -> None:
-        """Give a reply; note by how much it is longer than its request allowed."""
+        """Give a reply; record by how much it is longer than its request allowed."""
         output = estimate_tokens(said(reply))
         if reports:
             usage = Usage(input_tokens=prompt_tokens(this.request), output_tokens=output)
@@ -165,7 +165,7 @@ class Budgets(RuleBasedStateMachine):
             for _ in range(40):
                 await asyncio.sleep(0)
             while not self.model.open and not self.turn.done():  # noqa: ASYNC110 - many events
-                await asyncio.sleep(0)  # the stores have threads
+                await asyncio.sleep(0)  # the stores use threads
 
         self.loop.run_until_complete(until_it_waits())
 
@@ -221,7 +221,7 @@ class Budgets(RuleBasedStateMachine):
             assert account.reserved >= 0
             assert most is None or account.tokens + account.reserved <= most + self.model.beyond
         for branch in self.records():
-            if branch.id in self.before:  # of an earlier turn, in which it was checked
+            if branch.id in self.before:  # of an earlier turn, which checked it
                 continue
             taken = branch.budget_used + branch.budget_reserved
             assert branch.budget_reserved >= 0
@@ -234,13 +234,16 @@ class Budgets(RuleBasedStateMachine):
         assert [each.id for each in self.records() if each.is_open] == []
         assert self.model.open == []
         assert {each.budget_reserved for each in self.records()} <= {0}
-        # A call that was interrupted still holds what it would ask again in another round.
+        # An interrupted call still reserves the tokens of the request that its next round would
+        # repeat.
         assert self.timeline.meter.account.reserved == 0
 
     async def finish(self) -> None:
-        """Answer all that is open, until the turn has ended: no request waits for ever."""
+        """Answer all open requests until the turn has ended, so that no request waits for ever."""
         assert self.turn is not None
-        while not self.turn.done():  # or hangs: a request waits for tokens that no one gives back
+        while (
+            not self.turn.done()
+        ):  # otherwise the turn hangs: a request waits for tokens that nothing releases
             for this in list(self.model.open):
                 self.model.answer(this, text(1), reports=False)
             await asyncio.sleep(0)

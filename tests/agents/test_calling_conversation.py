@@ -1,4 +1,4 @@
-"""A tool that an agent runs sees the conversation that it was called from."""
+"""A tool that an agent runs sees the conversation that called the tool."""
 
 from anabranch import BranchContext, tool
 from anabranch.messages import ElicitReply, Message, SampleReply, SampleRequest
@@ -11,7 +11,7 @@ SEEN: list[tuple[tuple[Message, ...], str | None]] = []
 
 @tool
 async def look(ctx: BranchContext) -> str:
-    """Look at the conversation, before and after a question."""
+    """Read the conversation before and after a question."""
     SEEN.append((ctx.parent_messages, ctx.parent_system_prompt))
     await ctx.elicit(Confirm, "Seen?")
     SEEN.append((ctx.parent_messages, ctx.parent_system_prompt))

@@ -1,4 +1,4 @@
-"""What an agent's tools can ask for is decided by its user, its model and its application."""
+"""The agent's user, model and application decide which capabilities its tools have."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ async def work(ctx: BranchContext) -> str:
 
 
 class Mute(MockModel):
-    """A model that leads a conversation, and answers no samples of tools."""
+    """A model that leads a conversation, and does not sample for tools."""
 
     capabilities: Capabilities = Capabilities(sampling=False, sampling_tools=False)
 
@@ -55,7 +55,7 @@ def decide(name: str) -> Any:
 
 
 async def result_of(name: str, **options: Any) -> str:
-    """What the model reads when it calls the tool of that name."""
+    """Return the result that the model reads when it calls the named tool."""
     STARTED.clear()
     model = options.pop("model", None) or MockModel(decide(name))
     agent = Agent(MemoryTrees(), model, tools=[book, think, work], **options)

@@ -1,4 +1,4 @@
-"""Calls of an agent that were begun by other code: they wait, untouched, and all beside them goes on."""
+"""Calls of an agent that other code has started wait unchanged, and everything else continues."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +41,7 @@ async def book_numbered(ctx: BranchContext, number: int) -> str:
 
 @tool(name="note")
 async def note_down(ctx: BranchContext) -> str:
-    """Ask, the same in each version."""
+    """Ask, with the same question in each version."""
     await ctx.elicit(Number, "note?")
     return await ctx.step(note, "noted")
 
@@ -84,7 +84,7 @@ class Conversation:
         return await agent.say((await agent.begin()).id, "go")
 
     async def answer(self, agent: Agent, node: Node) -> None:
-        """Answer all questions, without going on."""
+        """Answer all questions, without continuing the calls."""
         for each in await agent.open_questions(node):
             await agent.add_answer(each.id, ElicitReply(action="accept", content={"n": 1}))
 

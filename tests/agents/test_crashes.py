@@ -1,7 +1,7 @@
-"""A turn that forks, uses tools and asks is stopped wherever it touches the store.
+"""A turn that forks, uses tools and asks is stopped at each use of the store.
 
-Stopped in two ways: cancelled, as by Ctrl-C, so that it may put things in order; or killed, so that
-nothing can be written any more. Either way, the thread can be continued.
+The test cancels the turn, as Ctrl-C does, so that the turn can clean up. Or it kills the turn, which can
+then write nothing more. In both cases the thread can be continued.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from tests.agents.memory import MemoryTrees
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process has ended."""
 
 
 class Doomed:
-    """A store that has something happen at one of its calls, before or after it is done."""
+    """A store that runs a function before or after one of its calls."""
 
     def __init__(self, fate: Callable[[], Awaitable[None]], at: int, *, after: bool) -> None:
         self.store = MemoryTrees()
@@ -70,7 +70,7 @@ async def check(ctx: BranchContext) -> str:
 
 
 def decide(request: SampleRequest) -> SampleReply | str:
-    """Fork twice over, with a tool that asks beside it, and one in a branch."""
+    """Fork twice, with a tool that asks next to the forks and a tool that asks in a branch."""
     text, results = heard(request), results_in(request.messages[-1].content)
     if text == "fork":
         prompts = {"prompts": ["a", "b", "c"], "allow_work": True, "recombine": "llm_vote"}
@@ -83,7 +83,7 @@ def decide(request: SampleRequest) -> SampleReply | str:
 
 
 async def run(fate: Callable[[], Awaitable[None]], at: int, *, after: bool) -> tuple[Doomed, int]:
-    """Run the turn until it ends; return its store, and the number of calls to it."""
+    """Run the turn to its end; return its store, and the number of calls to the store."""
     store = Doomed(fate, at, after=after)
     user = Answering(lambda _: ElicitReply(action="accept", content={"sure": True}))
     here = await set_up(decide, tools=[check], store=cast("TreeStore", store), user=user)
@@ -98,7 +98,7 @@ async def run(fate: Callable[[], Awaitable[None]], at: int, *, after: bool) -> t
 
 
 async def is_sound(store: MemoryTrees) -> None:
-    """The thread is valid and can be continued; no branch is missing, no placeholder is left."""
+    """Check that the thread is valid and complete: no branch is missing, and no placeholder is left."""
     here = await set_up(lambda _: "hello again", store=store)
     threads = await store.threads(9)
     for thread in threads:
@@ -118,7 +118,7 @@ async def is_sound(store: MemoryTrees) -> None:
 
 
 def _main(nodes: Any) -> set[str]:
-    """Ids of the nodes of a path before it enters a branch."""
+    """Return the ids of the path's nodes before the path enters a branch."""
     ids = [node.id for node in nodes if node.kind != "branch"]
     return set(ids) if len(ids) == len(nodes) else set()
 
@@ -130,7 +130,7 @@ async def _main_leaves(here: Setting) -> list[str | None]:
 
 
 async def cancel_turn() -> None:
-    """Cancel the task of the test, which runs the turn, and give way to the cancellation."""
+    """Cancel the test's task, which runs the turn, and let the cancellation run."""
     [turn] = [task for task in asyncio.all_tasks() if task.get_name() == "the turn"]
     turn.cancel()
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Conversations led by a program: where the turns are added, and what they return."""
+"""Conversations that a program leads: where each turn is added, and the results."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def echo(request: SampleRequest) -> str | Exception:
 
 
 async def lines(here: Setting, ends: Sequence[Node]) -> list[list[str]]:
-    """What is said on the way to each node."""
+    """Return the texts on the path to each node."""
     paths = [await here.agent.store.path(end.id) for end in ends]
     return [[node.text for node in path.nodes] for path in paths]
 
@@ -50,7 +50,7 @@ async def test_branches_begin_at_one_node_and_leave_the_head_there(flow: object)
     await here.check()
 
 
-async def test_parallel_branches_run_at_once_and_others_do_not() -> None:
+async def test_only_parallel_branches_run_at_the_same_time() -> None:
     running, most = 0, 0
 
     async def decide(request: SampleRequest) -> str:
@@ -70,7 +70,7 @@ async def test_parallel_branches_run_at_once_and_others_do_not() -> None:
         assert most == at_once
 
 
-async def test_no_prompts_are_no_branches_and_a_blank_one_adds_nothing() -> None:
+async def test_no_prompts_open_no_branch_and_a_blank_prompt_is_refused() -> None:
     here = await set_up(echo)
     assert await agents.parallel(here.agent, here.thread_id, []) == []
     with pytest.raises(ToolError, match="blank"):

@@ -1,4 +1,4 @@
-"""Random histories of a thread, after each step of which every path is a valid request."""
+"""Random histories of a thread: after each step, every path is a valid request."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ LIMITS = TurnLimits(max_requests=3, max_depth=2, max_branches_per_call=4, max_br
 
 @dataclass
 class Whim:
-    """A model with a list of replies, which do not depend on the request.
+    """A model with a list of replies that do not depend on the request.
 
     Attributes:
-        replies: the next reply is the last.
+        replies: the replies; the next one is the last.
         here: the conversation.
-        unknown: requests for a reply that are not the messages of a path in the store.
+        unknown: requests for a reply whose messages match no path in the store.
     """
 
     replies: list[SampleReply | Exception | None]
@@ -32,7 +32,7 @@ class Whim:
     unknown: list[SampleRequest] = field(default_factory=list[SampleRequest])
 
     async def __call__(self, request: SampleRequest) -> SampleReply | Exception:
-        if request.tools:  # requests of judges have none
+        if request.tools:  # requests of judges have no tools
             store = self.here.agent.store
             paths = [await store.path(node.id) for node in (await self.here.tree()).nodes]
             if request.messages not in [project(path.nodes, path.results) for path in paths]:

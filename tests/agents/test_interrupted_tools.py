@@ -1,4 +1,4 @@
-"""An interruption, as by Ctrl-C, and the steps that a tool has run."""
+"""A user interrupts a turn, as by Ctrl-C: the steps that its tool has run."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ YES = ElicitReply(action="accept", content={"ok": True})
 
 
 class Hall:
-    """Seats are reserved here, and released."""
+    """A service that reserves and releases seats."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -71,7 +71,7 @@ async def test_a_tool_that_is_interrupted_at_its_question_is_not_undone() -> Non
 
 
 async def test_a_branch_that_is_cancelled_from_inside_interrupts_its_turn() -> None:
-    """Excludes a turn that ends as if the branch waited for an answer, without any question."""
+    """Excludes a turn that ends as if the branch waited for an answer, although no question is open."""
 
     def decide(request: SampleRequest) -> SampleReply | str:
         if heard(request).endswith("lost"):
@@ -91,7 +91,7 @@ async def test_a_branch_that_is_cancelled_from_inside_interrupts_its_turn() -> N
 
 
 class Service:
-    """Is called under idempotency keys; the first process never gets past its reply."""
+    """A service with idempotency keys; in the first process, a call never returns."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
@@ -113,7 +113,7 @@ class Service:
 
 
 async def charging(service: Service, *, undo: bool) -> Setting:
-    """An agent whose tool charges, and then waits in the first process for ever."""
+    """Return an agent whose tool charges, and then waits for ever in the first process."""
 
     @tool
     async def pay(ctx: BranchContext) -> str:
@@ -146,7 +146,7 @@ async def test_an_interrupted_call_does_not_run_again_under_the_same_keys(undo: 
     await setting.check()
 
 
-async def test_one_that_is_suspended_continues_after_its_recorded_effects() -> None:
+async def test_a_suspended_call_continues_after_its_recorded_effects() -> None:
     service = Service()
     setting = await charging(service, undo=False)
     setting.agent.suspend()
@@ -157,7 +157,7 @@ async def test_one_that_is_suspended_continues_after_its_recorded_effects() -> N
     await setting.check()
 
 
-async def test_effects_before_an_answered_question_are_undone_as_well() -> None:
+async def test_an_interruption_undoes_effects_before_an_answered_question() -> None:
     hall, asked = Hall(), list[Question]()
 
     @tool

@@ -1,4 +1,4 @@
-"""A process that is killed inside an agent's tool: another continues the turn, each effect once."""
+"""A process is killed inside an agent's tool: another continues the turn, with each effect once."""
 
 from contextlib import suppress
 from functools import partial
@@ -21,7 +21,7 @@ def fatal(tmp_path: Path, what: str) -> Path:
 
 
 async def killed_at(tmp_path: Path, what: str) -> tuple[Agent, list[Node], Path]:
-    """Run a turn in a process that dies at an effect; return who continues it, and its nodes."""
+    """Run a turn in a process that dies at an effect; return the agent that continues it, and its nodes."""
     ledger = fatal(tmp_path, what)
     url = f"sqlite:///{tmp_path}/both.db"
     process = Child(die, partial(open_both, url), str(ledger))
@@ -36,13 +36,13 @@ async def killed_at(tmp_path: Path, what: str) -> tuple[Agent, list[Node], Path]
 
 
 def effects(ledger: Path) -> tuple[list[str], set[str]]:
-    """What was done, in order, and the names of the calls that have done it."""
+    """Return the effects in order, and the ids of the calls that made them."""
     lines = [line.split(" ", 1) for line in ledger.read_text(encoding="utf-8").splitlines()]
     return [what for what, _ in lines], {key.partition(":")[0] for _, key in lines}
 
 
 @pytest.mark.long
-async def test_before_its_question_the_call_continues_where_it_was(tmp_path: Path) -> None:
+async def test_a_call_killed_before_its_question_continues_at_its_place(tmp_path: Path) -> None:
     agent, nodes, ledger = await killed_at(tmp_path, "hold")
     [caller] = [node for node in nodes if node.tool_uses]
     end = await agent.resume(caller)
@@ -53,7 +53,9 @@ async def test_before_its_question_the_call_continues_where_it_was(tmp_path: Pat
 
 
 @pytest.mark.parametrize("at", ["book-3", pytest.param("print-3", marks=pytest.mark.long)])
-async def test_after_its_question_the_same_answer_continues_it(tmp_path: Path, at: str) -> None:
+async def test_a_call_killed_after_its_question_continues_with_the_same_answer(
+    tmp_path: Path, at: str
+) -> None:
     agent, nodes, ledger = await killed_at(tmp_path, at)
     [question] = [node for node in nodes if node.kind == "question"]
     same = ElicitReply(action="accept", content={"number": 3})
@@ -61,7 +63,9 @@ async def test_after_its_question_the_same_answer_continues_it(tmp_path: Path, a
     done, names = effects(ledger)
     assert done == ["reserve", "hold", "book-3", "print-3"]
     assert names == {end.text.split()[0]}
-    again = await agent.answer(question.id, same)  # it has ended: the result is repeated
+    again = await agent.answer(
+        question.id, same
+    )  # the turn has ended, so that the result is repeated
     assert again.text == end.text
     assert effects(ledger)[0] == done
     await agent.store.close()

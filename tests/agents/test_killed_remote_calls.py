@@ -1,4 +1,4 @@
-"""A process that is killed between a round of another server and the record of the round."""
+"""A process is killed after another server's round, and before the record of that round."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +17,7 @@ from tests.suites.child_processes import Child
 
 @asynccontextmanager
 async def working(work: Any, folder: Path) -> AsyncGenerator[tuple[Child, str]]:
-    """Run a process; yield it and its first report."""
+    """Run a process; yield the process and its first report."""
     child = Child(work, partial(Path, folder), "")
     await child.ready()
     child.go()

@@ -1,4 +1,4 @@
-"""An answer that comes after the time of its question is refused, before its tool goes on and after it."""
+"""A late answer is refused, before and after its tool has continued."""
 
 import pytest
 from pydantic import BaseModel
@@ -29,7 +29,7 @@ class Seat(BaseModel):
 
 @tool
 async def timed(ctx: BranchContext) -> str:
-    """Ask for a row; after a minute, take any."""
+    """Ask for a row; after a minute, take any row."""
     answer = await ctx.race(ctx.elicit(Seat, "Which row?"), ctx.sleep(MINUTE))
     row = f"row {answer.content.row}" if isinstance(answer, Accepted) else "any row"
     return await ctx.step(note, row)
@@ -54,7 +54,7 @@ def decide(request: SampleRequest) -> SampleReply | str:
 
 
 class Desk:
-    """An agent, its clock, and what it was said to."""
+    """An agent, its clock, and the messages that the user sent."""
 
     def __init__(self, expire_after: float = MINUTE) -> None:
         self.clock = ManualClock()
@@ -73,13 +73,13 @@ class Desk:
         )
 
     async def asked(self, said: str) -> Node:
-        """Say something that has a question asked; return that question."""
+        """Send a message that makes a tool ask; return the question."""
         end = await self.agent.say((await self.agent.begin()).id, said)
         [question] = await self.agent.open_questions(end)
         return question
 
     async def refuses(self, question: Node) -> None:
-        """An answer is refused, however it is given, and nothing is stored."""
+        """Check that an answer is refused in every way of answering, and that nothing is stored."""
         before = await self.trees.tree(question.thread_id)
         expired = r"The time for an answer .* is over"
         with pytest.raises(QuestionExpiredError, match=expired):
@@ -90,7 +90,7 @@ class Desk:
         assert (after.nodes, after.refs) == (before.nodes, before.refs)
 
 
-async def test_an_answer_after_the_end_of_a_sleep_beside_its_question_is_refused() -> None:
+async def test_an_answer_after_the_sleep_that_limits_its_question_is_refused() -> None:
     desk = Desk()
     question = await desk.asked("timed")
     desk.clock.advance(MINUTE)
@@ -113,7 +113,7 @@ async def test_an_answer_in_a_fold_is_refused_when_its_call_has_ended() -> None:
     desk = Desk(expire_after=MINUTE / 2)
     question = await desk.asked("fold")
     desk.clock.advance(MINUTE / 2)
-    await desk.refuses(question)  # whether the reaper comes before the answer
+    await desk.refuses(question)  # the reaper runs before the answer
     assert await reaper_of(desk.agent.dependencies, {"ask": ask}).expire() == 1
     await desk.refuses(question)  # or after it
     assert DONE == ["held", "not held"]
@@ -125,6 +125,8 @@ async def test_an_answer_in_time_is_taken() -> None:
     desk.clock.advance(MINUTE - 1.0)
     await desk.agent.add_answer(question.id, SEVEN)
     desk.clock.advance(2.0)
-    assert await desk.agent.add_answer(question.id, SEVEN)  # it is the same: nothing is late
+    assert await desk.agent.add_answer(
+        question.id, SEVEN
+    )  # the same answer is accepted, since it is not late
     await desk.agent.resume(question)
     assert DONE == ["row 7"]

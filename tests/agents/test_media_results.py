@@ -1,4 +1,4 @@
-"""Images, sounds and PDFs that a tool returns reach the model as such, and stay so in store and export."""
+"""Images, sounds and PDFs from a tool reach the model, and keep their type in store and export."""
 
 import base64
 import json
@@ -151,7 +151,7 @@ async def test_a_result_without_image_is_text(name: str) -> None:
     await setting.agent.store.close()
 
 
-async def test_an_export_holds_it() -> None:
+async def test_an_export_has_the_medium() -> None:
     setting = await shown(PICTURE)
     tree = await setting.tree()
     data = base64.b64decode(PNG)

@@ -1,4 +1,4 @@
-"""The store of these tests passes the checks of every store."""
+"""The tree store of ``memory.py`` passes the checks of every store."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The names of threads and nodes, which are drawn many at a time."""
+"""Ids of threads and nodes, which are drawn many at a time."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Recombination: what is chosen, why, and what is done when the model fails."""
+"""Recombination: the chosen text, its reason, and the result when the model fails."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ ANSWERS = [
 
 
 class Saying:
-    """A model that says one thing after the other, and remembers what it was asked."""
+    """A model that gives its replies in order, and records its requests."""
 
     def __init__(self, *replies: str | Exception) -> None:
         self._replies = list(replies)
@@ -112,7 +112,7 @@ async def test_a_judge_chooses_by_number_or_by_quoting(verdict: str) -> None:
 
 
 async def test_a_judge_that_fails_leaves_the_first_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever a model raises: the answers of the branches must not be lost."""
+    """Whatever a model raises, the answers of the branches must not be lost."""
     text, note = await made("llm_judge", Saying(RuntimeError("secret")))
     assert (text, note) == ("one", "llm_judge failed; the first answer, b1, is taken instead.")
     [logged] = caplog.records

@@ -1,4 +1,4 @@
-"""What a call of another server's tool may cost: its result, questions, samples, notices and time."""
+"""Limits on a call of another server's tool: its result, questions, samples, notices and time."""
 
 import asyncio
 from typing import Any
@@ -85,8 +85,8 @@ async def test_a_result_that_is_too_large_is_left_out(
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_of_a_refusal_the_beginning_is_kept(era: Any) -> None:
-    """It is the call's result, too, although it comes as an error of the protocol."""
+async def test_a_long_refusal_keeps_its_beginning(era: Any) -> None:
+    """The refusal is the call's result, although the server sends a protocol error."""
     async with RemoteTools(others(), era=era) as remote:
         text, failed = await outcome_of(remote, "refuse", size=20_000_000)
     assert failed
@@ -94,7 +94,7 @@ async def test_of_a_refusal_the_beginning_is_kept(era: Any) -> None:
     assert len(text) < 5_000
 
 
-async def test_of_why_a_server_cannot_be_used_the_beginning_is_kept() -> None:
+async def test_a_long_connection_error_keeps_its_beginning() -> None:
     async def refuse(ctx: Any, call_next: Any) -> Any:
         raise MCPError(code=types.INVALID_PARAMS, message="x" * 20_000_000)
 
@@ -134,7 +134,7 @@ async def long_question(ctx: BranchContext) -> str:
 
 @tool
 async def many_questions(ctx: BranchContext) -> str:
-    """Ask the user many things at once."""
+    """Ask the user many questions at the same time."""
     await ctx.gather(*(ctx.elicit(Name, f"Which, {each}?", key=f"k{each}") for each in range(3)))
     return "asked"
 
@@ -166,10 +166,10 @@ async def test_questions_of_a_server_are_limited(era: Any, asks: Any, problem: s
     assert len(setting.model.requests) <= 2 + 3
 
 
-async def test_samples_are_counted_over_the_answers_of_the_person() -> None:
+async def test_samples_are_counted_over_the_users_answers() -> None:
     @tool
     async def asks_between(ctx: BranchContext) -> str:
-        """Ask the model, and the user between."""
+        """Ask the model, and the user in between."""
         for each in range(4):
             await ctx.sample("again")
             await ctx.elicit(Name, f"Which, {each}?")
@@ -220,7 +220,7 @@ async def book(ctx: BranchContext) -> str:
 
 
 async def asked(remote: RemoteTools, clock: ManualClock) -> tuple[Setting, Node]:
-    """Have a call ask, which may take a minute; return its question, which says so."""
+    """Start a call that asks and may take a minute; return its question, which states the deadline."""
     options: dict[str, Any] = {"clock": clock, "capabilities": Capabilities()}
     setting = await set_up(using("book"), tools=[remote], tool_limits=Limits(timeout=60), **options)
     [question] = await setting.agent.open_questions(await setting.say("go"))
@@ -255,7 +255,7 @@ async def test_an_answer_in_the_time_of_the_call_reaches_it(era: Any) -> None:
     assert "accept" in str(result.content)
 
 
-async def test_a_server_that_waits_for_an_answer_is_told_when_the_time_is_over() -> None:
+async def test_a_server_that_waits_for_an_answer_gets_an_error_when_the_time_ends() -> None:
     cancelled, clock = asyncio.Event(), ManualClock()
     server: MCPServer[Any] = MCPServer("others", log_level="CRITICAL")
 

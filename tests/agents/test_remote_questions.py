@@ -1,4 +1,4 @@
-"""What MCP servers ask the user: questions of the conversation, which outlive turns and processes."""
+"""Questions of MCP servers become the conversation's questions, which outlive turns and processes."""
 
 import json
 import re
@@ -39,7 +39,7 @@ class Words(BaseModel):
 
 @tool
 async def book(ctx: BranchContext) -> str:
-    """Ask twice, and the model between."""
+    """Ask twice, and sample in between."""
     first = await ctx.elicit(Seats, "How many?")
     named = await ctx.sample("a name")
     second = await ctx.elicit(Words, f"For whom, {named.text}?")
@@ -51,7 +51,7 @@ async def book(ctx: BranchContext) -> str:
 
 @tool
 async def at_once(ctx: BranchContext) -> str:
-    """Ask two things and the model at once."""
+    """Ask two questions and sample at the same time."""
     left, right, said = await ctx.gather(
         ctx.elicit(Seats, "Left?", key="left"),
         ctx.elicit(Seats, "Right?", key="right"),
@@ -76,7 +76,7 @@ def decide(name: str) -> Any:
 
 
 class Place:
-    """A conversation on a store, led by any number of agents, one after the other."""
+    """A conversation on a store, which any number of agents lead, one after the other."""
 
     def __init__(self, name: str, store: MemoryTrees | None = None) -> None:
         self.store = store or MemoryTrees()
@@ -126,7 +126,7 @@ async def test_a_present_user_answers_immediately(how: str, era: Any) -> None:
 
 @pytest.mark.parametrize("how", ["http", "in process"])
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_turn_ends_at_a_question_and_another_agent_goes_on(how: str, era: Any) -> None:
+async def test_a_turn_ends_at_a_question_and_another_agent_continues(how: str, era: Any) -> None:
     async with reached(how, serving(book)) as place, RemoteTools(place, era=era) as remote:
         here = Place("book")
         last = await here.begin(remote)
@@ -181,7 +181,7 @@ async def test_a_question_of_the_handshake_era_ends_with_its_connection_and_says
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_questions_at_once_are_open_at_once(era: Any) -> None:
+async def test_simultaneous_questions_are_open_at_the_same_time(era: Any) -> None:
     async with RemoteTools(serving(at_once), era=era) as remote:
         here = Place("at_once")
         await here.begin(remote)
@@ -193,7 +193,7 @@ async def test_questions_at_once_are_open_at_once(era: Any) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_person_is_sent_to_an_address(era: Any) -> None:
+async def test_a_user_is_sent_to_an_address(era: Any) -> None:
     async with RemoteTools(serving(visit), era=era) as remote:
         here = Place("visit")
 
@@ -215,7 +215,7 @@ async def test_a_question_that_an_agent_cannot_ask_is_declined(era: Any) -> None
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_questions_that_are_left_are_cancelled_at_the_server(era: Any) -> None:
+async def test_skipped_questions_are_cancelled_at_the_server(era: Any) -> None:
     async with RemoteTools(serving(book), era=era) as remote:
         here = Place("book")
         last = await here.begin(remote)
@@ -223,7 +223,7 @@ async def test_questions_that_are_left_are_cancelled_at_the_server(era: Any) -> 
     assert await here.result(end) == '["cancel", "cancel"]'
 
 
-async def test_the_state_of_a_server_is_in_no_export() -> None:
+async def test_an_export_has_no_state_of_a_server() -> None:
     async with RemoteTools(serving(book)) as remote:
         here = Place("book")
         await here.begin(remote)
@@ -255,7 +255,7 @@ def fast() -> FastMCP[Any]:
 
 
 @pytest.mark.parametrize("make", [foreign, fast])
-async def test_servers_of_other_makers_ask(make: Any) -> None:
+async def test_servers_of_other_projects_ask(make: Any) -> None:
     server = make()
     app = server.http_app() if isinstance(server, FastMCP) else server.streamable_http_app()
     async with asgi(app) as url, RemoteTools(url, era="handshake") as remote:
@@ -274,7 +274,7 @@ async def test_conversations_that_share_a_connection_do_not_share_questions(wher
             one, two = Place("ask"), Place("ask")
             await one.begin(remote)
             ended = await two.begin(remote)
-            if where == "stdio":  # nothing says who is asked
+            if where == "stdio":  # no request says which conversation asks
                 assert "the request names none" in await two.result(ended)
             else:
                 [question] = await two.asked()
@@ -286,7 +286,7 @@ async def test_conversations_that_share_a_connection_do_not_share_questions(wher
 
 
 def asking(schema: dict[str, Any], era: str) -> Server[Any]:
-    """A server of one tool that asks with any schema, and returns what was answered."""
+    """Return a server of one tool that asks with the given schema, and returns the answer."""
     given: Any = schema
     request = types.ElicitRequest(
         params=types.ElicitRequestFormParams(message="What?", requested_schema=given)

@@ -1,4 +1,4 @@
-"""An agent calls the tools of running MCP servers, of any maker, whatever they send."""
+"""An agent calls the tools of running MCP servers of any project, whatever they send."""
 
 import asyncio
 import base64
@@ -64,7 +64,7 @@ async def test_a_tool_of_a_server_is_described_called_and_heard(how: str, era: A
     ]
 
 
-async def test_a_server_is_started_by_its_command_and_may_not_write_to_the_terminal(
+async def test_a_server_is_started_by_its_command_and_cannot_write_to_the_terminal(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     async with RemoteTools(OTHER) as remote:
@@ -94,7 +94,7 @@ def media() -> MCPServer[Any]:
 
     @server.tool(structured_output=False)
     def everything() -> Any:
-        """All kinds of content."""
+        """Return all kinds of content."""
         text = types.TextResourceContents(uri="file:///a", text="a file")
         link = types.ResourceLink(type="resource_link", name="b", uri="file:///b", title="B")
         return [
@@ -106,7 +106,7 @@ def media() -> MCPServer[Any]:
 
     @server.tool(structured_output=False)
     def data() -> types.CallToolResult:
-        """Structured content without a text."""
+        """Return structured content without a text."""
         return types.CallToolResult(content=[], structured_content={"n": 1})
 
     @server.tool(structured_output=False)
@@ -174,7 +174,7 @@ async def test_a_cancelled_turn_reaches_the_server(how: str, era: Any) -> None:
 async def test_samples_count_within_the_limits_of_the_turn(era: Any) -> None:
     @tool
     async def digest(ctx: BranchContext) -> str:
-        """Ask the model for too much."""
+        """Ask the model for too many tokens."""
         return (await ctx.sample("much " * 5_000)).text
 
     async with RemoteTools(serving(digest), era=era) as remote:
@@ -193,7 +193,7 @@ def plain(name: str, schema: Any = None) -> types.Tool:
     return types.Tool(name=name, input_schema={"type": "object"} if schema is None else schema)
 
 
-async def test_names_that_clash_are_preceded_by_the_servers() -> None:
+async def test_clashing_names_get_their_servers_name_as_prefix() -> None:
     one, two = listing("one", plain("search"), plain("count")), listing("two", plain("search"))
     async with RemoteTools(one, two, era="handshake") as remote:
         agent = (await set_up(using(""), tools=[count, remote])).agent
@@ -466,7 +466,7 @@ async def test_a_call_whose_reply_is_lost_is_not_repeated_elsewhere(kind: str) -
     assert effects == ["one", "one"]
 
 
-async def test_a_session_that_a_server_has_forgotten_is_begun_again() -> None:
+async def test_a_session_that_a_server_has_forgotten_is_started_again() -> None:
     server = serving(count)
     async with http(server) as url, RemoteTools(url, era="handshake") as remote:
         await outcome_of(remote, "count", to=0)
@@ -540,12 +540,12 @@ async def test_headers_go_to_the_server_and_errors_name_the_server_without_secre
     ],
     ids=["a scheme", "no command", "a quote", "two origins", "no url"],
 )
-def test_a_server_that_cannot_be_meant_is_refused(
+def test_an_invalid_server_target_is_refused(
     places: list[str], headers: dict[str, str], problem: str
 ) -> None:
     with pytest.raises(ValueError, match=problem):
         RemoteTools(*places, headers=headers)
 
 
-def test_a_command_may_be_given_as_the_sdk_has_it() -> None:
+def test_a_command_can_be_given_as_the_sdks_parameters() -> None:
     assert RemoteTools(StdioServerParameters(command="some"))

@@ -1,4 +1,4 @@
-"""A tool that sleeps ends its turn, and any process goes on; beside a user, the tool waits alive."""
+"""A sleeping tool ends its turn, and any process continues; with a user present, the tool waits alive."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("nothing_done")
 
 @tool
 async def remind(ctx: BranchContext) -> str:
-    """Note something, and remind of it after a week."""
+    """Note a line, and remind of it after a week."""
     noted = await ctx.step(note, "milk", undo=forget)
     await ctx.sleep(WEEK)
     return f"Remember: {noted}"
@@ -42,7 +42,7 @@ class Yes(BaseModel):
 
 @tool
 async def ask(ctx: BranchContext) -> str:
-    """Ask, and sleep whatever the answer is."""
+    """Ask, and sleep after any answer."""
     answer = await ctx.elicit(Yes, "Go?")
     await ctx.step(note, answer.action, undo=forget)
     await ctx.sleep(DAY)
@@ -69,7 +69,7 @@ CALLS: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
 
 
 def decide(request: SampleRequest) -> SampleReply:
-    """Call the tool that was named, once."""
+    """Call the named tool once."""
     said = heard(request).removeprefix("(self-prompt): ").partition(" ")[0]
     if said == "fork":
         wanted = {"prompts": ["remind", "nothing"], "allow_work": True}
@@ -80,7 +80,7 @@ def decide(request: SampleRequest) -> SampleReply:
 
 
 class Watched(ManualClock):
-    """A clock that says when a turn waits for a call; within a round, its call waits itself."""
+    """A clock that reports when a turn waits for a call; within a round, the call itself waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,12 +119,12 @@ class Setting:
             self.slept.append((event.caller, event.until))
 
     async def begun(self, text: str) -> Node:
-        """The end of a turn."""
+        """Return the end of the turn."""
         agent = self.agent()
         return await agent.say((await agent.begin()).id, text)
 
     async def asleep(self) -> asyncio.Task[Node]:
-        """A turn in which a tool sleeps."""
+        """Start a turn whose tool sleeps."""
         turn = asyncio.ensure_future(self.begun("remind"))
         waiting = asyncio.ensure_future(self.clock.asleep.wait())
         await asyncio.wait({turn, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -132,7 +132,7 @@ class Setting:
         return turn
 
 
-async def test_a_turn_goes_on_when_its_tool_has_slept_beside_a_user() -> None:
+async def test_a_turn_continues_when_its_tool_has_slept_with_a_user_present() -> None:
     setting = Setting(Absent())
     turn = await setting.asleep()
     setting.clock.advance(WEEK)
@@ -148,7 +148,7 @@ async def test_a_call_that_is_stopped_in_its_sleep_is_undone() -> None:
     assert DONE == ["milk", "not milk"]
 
 
-async def test_the_turn_of_a_stored_call_that_sleeps_ends_and_goes_on_at_its_time() -> None:
+async def test_the_turn_of_a_sleeping_stored_call_ends_and_continues_at_its_time() -> None:
     setting = Setting()
     caller = await setting.begun("remind")
     until = setting.clock.now() + WEEK
@@ -177,7 +177,7 @@ async def test_a_call_that_sleeps_is_undone_where_its_turn_is_stopped() -> None:
 
 
 async def test_a_stopped_call_whose_lease_a_dead_process_has_is_due_at_once() -> None:
-    """Who looks for expired calls next undoes it, when the lease has run out."""
+    """The next pass over expired calls undoes the call, once the lease has run out."""
     setting = Setting()
     caller = await setting.begun("remind")
     [record] = await setting.store.calls(limit=10)
@@ -188,7 +188,7 @@ async def test_a_stopped_call_whose_lease_a_dead_process_has_is_due_at_once() ->
     assert (record.state, record.deadline, DONE) == ("running", now, ["milk"])
 
 
-async def test_a_tool_does_not_sleep_whose_questions_were_left() -> None:
+async def test_a_tool_with_skipped_questions_does_not_sleep() -> None:
     setting = Setting()
     agent, question = setting.agent(), await setting.begun("ask")
     await agent.cancel_questions(question)
@@ -210,7 +210,7 @@ async def test_a_branch_waits_for_its_tool_that_sleeps() -> None:
 
 
 @pytest.mark.parametrize("said", ["both", "fold"])
-async def test_a_question_beside_a_sleep_is_left_where_a_stop_ends_the_tool_of_their_branches(
+async def test_a_stop_skips_a_question_next_to_a_sleep_in_branches(
     said: str,
 ) -> None:
     setting = Setting()
@@ -225,7 +225,7 @@ async def test_a_question_beside_a_sleep_is_left_where_a_stop_ends_the_tool_of_t
     assert {each.state for each in await setting.store.calls(limit=10)} == {"stopped"}
 
 
-async def test_a_branch_that_only_waits_for_the_person_goes_on_waiting_after_a_stop() -> None:
+async def test_a_branch_that_only_waits_for_the_user_still_waits_after_a_stop() -> None:
     setting = Setting()
     end = await setting.begun("beside")
     agent = setting.agent()

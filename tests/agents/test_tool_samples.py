@@ -1,4 +1,4 @@
-"""What an agent's tools sample is part of its turn: counted, limited, and stored with its usage."""
+"""Samples of an agent's tools belong to its turn: counted, limited, and stored with their usage."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ class Go(BaseModel):
 
 @tool
 async def ponder(ctx: BranchContext, times: int, most: int = 1_000) -> str:
-    """Ask the model several times at once, and say how often it answered."""
+    """Sample several times at the same time, and return the number of replies."""
 
     async def once() -> bool:
         try:
@@ -40,14 +40,14 @@ async def ponder(ctx: BranchContext, times: int, most: int = 1_000) -> str:
 
 @tool
 async def insist(ctx: BranchContext) -> str:
-    """Ask the model, ask the user, and ask the model again."""
+    """Sample, ask the user, and sample again."""
     await ctx.sample("hm")
     await ctx.elicit(Go, "Go on?")
     return (await ctx.sample("hm")).text
 
 
 class Pondering:
-    """A model that calls a tool, and answers samples with a usage; it counts those at once."""
+    """A model that calls a tool, and replies to samples with a usage; it counts simultaneous samples."""
 
     def __init__(self, usage: Usage | None, *uses: tuple[str, str, dict[str, Any]]) -> None:
         self.usage = usage
@@ -79,7 +79,7 @@ async def results_of(here: Setting) -> dict[str, str]:
     return await here.results(node)
 
 
-async def test_samples_of_a_tool_are_counted_and_run_as_many_at_once_as_the_turn_allows() -> None:
+async def test_samples_of_a_tool_run_within_the_turns_concurrency() -> None:
     model = Pondering(Usage(input_tokens=10, output_tokens=1_200), ("p", "ponder", {"times": 20}))
     limits = TurnLimits(max_tokens=3_000, max_concurrent_requests=2)
     here = await set_up(model, tools=[ponder], limits=limits)
@@ -95,7 +95,7 @@ async def test_samples_of_a_tool_are_counted_and_run_as_many_at_once_as_the_turn
 
 
 async def test_a_request_waits_for_unused_reservations_of_others() -> None:
-    """Chosen: it is neither refused nor cut short because of tokens that are given back."""
+    """A request is neither refused nor shortened because of tokens that will be released."""
     model = Pondering(Usage(output_tokens=100), ("p", "ponder", {"times": 20}))
     here = await set_up(model, tools=[ponder], limits=TurnLimits(max_tokens=4_000))
     with anyio.fail_after(PATIENCE):
@@ -125,7 +125,7 @@ async def test_usage_and_cost_are_stored_where_the_tools_have_returned() -> None
 
 
 async def test_usage_before_a_question_is_stored_with_the_question() -> None:
-    """Chosen: the turn may end at the question, and nothing of it may be lost."""
+    """The turn may end at the question, and its usage must not be lost."""
     usage = Usage(output_tokens=7)
     answer = Answering(lambda _: ElicitReply(action="accept", content={"ok": True}))
     here = await set_up(Pondering(usage, ("i", "insist", {})), tools=[insist], user=answer)
@@ -160,7 +160,7 @@ async def test_a_cost_is_limited_for_requests_at_the_same_time() -> None:
     assert len(sent) == 4
 
 
-async def test_a_model_that_cannot_be_asked_uses_nothing() -> None:
+async def test_a_failed_request_uses_no_tokens() -> None:
     failing = True
 
     def decide(request: SampleRequest) -> SampleReply | Exception:

@@ -1,4 +1,4 @@
-"""One turn on the tree: the model, its tools, their questions, and what is stored when it ends."""
+"""One turn on the tree: the model, its tools, their questions, and the nodes stored at its end."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ async def refusing(ctx: BranchContext) -> str:
 
 
 def once(*uses: tuple[str, str, Mapping[str, Any]], then: str = "done") -> ModelFunction:
-    """A model that calls these tools first, and then is done."""
+    """A model that calls these tools first, and then ends the turn."""
 
     def decide(request: SampleRequest) -> SampleReply | str:
         return then if results_in(request.messages[-1].content) else calls(*uses, text="let me see")
@@ -144,7 +144,7 @@ async def test_an_unexpected_error_is_masked_and_a_refusal_reaches_the_model(
 async def test_an_unexpected_error_of_an_agent_tool_is_masked_and_logged(
     kind: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No call machine stands between it and the agent."""
+    """The call machine does not run an agent tool, so the agent masks the error."""
 
     class Careless:
         name: str = "careless"
@@ -204,7 +204,7 @@ async def test_a_question_that_cannot_be_stored_ends_the_turn_and_is_asked_by_th
     assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": "card 3"}
 
 
-async def test_a_step_beside_a_question_has_ended_when_it_is_shown_and_is_not_run_again() -> None:
+async def test_a_step_next_to_a_question_ends_before_the_question_is_shown() -> None:
     effects: list[str] = []
 
     @tool
@@ -333,7 +333,7 @@ async def test_an_interrupted_tool_leaves_a_thread_that_can_be_continued() -> No
 
 @pytest.mark.parametrize("name", ["quotes", "fails"])
 async def test_a_result_is_ordinary_with_the_sentence_of_an_interruption(name: str) -> None:
-    """Only the mark of a block says that a tool has no result, and no tool can set it."""
+    """Only the mark of a block says that a tool has no result, and no tool can set the mark."""
 
     @tool
     async def quotes(ctx: BranchContext) -> TextBlock:
@@ -359,7 +359,7 @@ async def test_a_tool_that_has_asked_is_not_run_again_by_continuing() -> None:
 
     @tool
     async def pay(ctx: BranchContext) -> str:
-        """Pay twice, asking in between and afterwards."""
+        """Pay twice, and ask in between and afterwards."""
         await ctx.step(effects.append, "paid")
         await ctx.elicit(Card, "Which?")
         await ctx.elicit(Card, "And now?")
@@ -405,7 +405,7 @@ async def test_a_question_of_an_export_says_why_it_cannot_be_answered_again() ->
 async def test_each_call_gets_an_id_when_a_model_repeats_ids_or_gives_none(
     given: str, ids: list[str]
 ) -> None:
-    """Without an id, its result would be taken for the end of a turn, which is the result of no call."""
+    """Without an id, a call's result looks like the end of a turn, which is a result of no call."""
     decide = once(*((given, "weather", {"city": city}) for city in ("Linz", "Graz")))
     here = await set_up(decide, tools=[weather])
     await here.say("hello")
@@ -415,7 +415,7 @@ async def test_each_call_gets_an_id_when_a_model_repeats_ids_or_gives_none(
     assert results == dict(zip(ids, ["rain in Linz", "rain in Graz"], strict=True))
 
 
-async def test_a_model_that_never_stops_is_stopped_and_the_thread_goes_on() -> None:
+async def test_an_endless_turn_is_stopped_and_the_thread_continues() -> None:
     stubborn = calls(("u1", "weather", {"city": "Linz"}))
     limits = TurnLimits(max_requests=3)
     here = await set_up(lambda _: stubborn, tools=[weather], limits=limits)
@@ -457,7 +457,7 @@ async def test_two_messages_at_one_node_make_two_branches() -> None:
     assert sorted(after) == ["one", "two"]
 
 
-async def test_a_blank_message_or_a_thread_that_is_not_there_is_refused() -> None:
+async def test_a_blank_message_or_an_unknown_thread_is_refused() -> None:
     here = await set_up(lambda _: "hi")
     with pytest.raises(ToolError, match="blank"):
         await here.say("  ")
@@ -469,7 +469,7 @@ async def test_a_blank_message_or_a_thread_that_is_not_there_is_refused() -> Non
 async def noting_twice(
     change: Callable[[SampleReply], SampleReply],
 ) -> tuple[Setting, Mapping[str, str], list[str]]:
-    """Let a model call `note` twice in one reply; return the results, and the texts that were noted."""
+    """Let a model call `note` twice in one reply; return the results, and the noted texts."""
     ran: list[str] = []
 
     @tool
@@ -488,8 +488,8 @@ async def noting_twice(
     return here, results_in(here.model.requests[-1].messages[-1].content), ran
 
 
-async def test_a_reply_that_is_cut_inside_a_tool_call_says_so_and_runs_no_half_of_it() -> None:
-    """Limits of tokens cut arguments anywhere, also before the first one."""
+async def test_a_reply_cut_inside_a_tool_call_runs_no_incomplete_call() -> None:
+    """A token limit can cut arguments anywhere, even before the first argument."""
     _, results, ran = await noting_twice(
         lambda reply: reply.model_copy(update={"stop_reason": "maxTokens"})
     )
@@ -498,7 +498,7 @@ async def test_a_reply_that_is_cut_inside_a_tool_call_says_so_and_runs_no_half_o
 
 
 async def test_a_call_whose_arguments_are_no_object_is_answered_and_not_run() -> None:
-    """The calls next to it run, and the thread can be read again as it was."""
+    """The other calls of the reply run, and the thread can be read again unchanged."""
     malformed = '{"text": "a"}{"text": "b"}'
 
     def broken(reply: SampleReply) -> SampleReply:

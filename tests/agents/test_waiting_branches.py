@@ -1,6 +1,6 @@
-"""A question in a branch of the model ends the turn as any other; the branch goes on from its nodes.
+"""A question in a branch of the model ends the turn; the branch continues from its nodes.
 
-Each step of these conversations is taken by an agent of its own, as another process would take it.
+A new agent does each step of these conversations, as another process would.
 """
 
 import asyncio
@@ -58,7 +58,9 @@ SUMMARY = (
 
 
 @pytest.mark.parametrize("first", ["A?", "B?"])
-async def test_each_branch_goes_on_from_its_question_and_the_last_ends_the_tool(first: str) -> None:
+async def test_each_branch_continues_from_its_question_and_the_last_ends_the_tool(
+    first: str,
+) -> None:
     here = Setting(TWO)
     end = await here.begin()
     assert end.tool_uses
@@ -68,7 +70,7 @@ async def test_each_branch_goes_on_from_its_question_and_the_last_ends_the_tool(
     asked = await here.ask(end)
     assert sorted(asked) == sorted({"A?": ["A again?", "B?"], "B?": ["A?"]}[first])
     requests = len(here.model.requests)
-    assert requests == 4 + (first == "B?")  # what is done is not asked again
+    assert requests == 4 + (first == "B?")  # finished branches are not asked again
     end = await here.answer_all(end)
     said = {"A?": ("1+1", "2"), "B?": ("1+2", "1")}[first]
     assert end.text == SUMMARY.format("parallel", *said)
@@ -78,7 +80,7 @@ async def test_each_branch_goes_on_from_its_question_and_the_last_ends_the_tool(
     assert len(here.model.requests) == 4 + 2 + 1
 
 
-async def test_a_branch_after_the_other_begins_when_that_has_ended() -> None:
+async def test_a_sequential_branch_starts_when_the_previous_branch_has_ended() -> None:
     here = Setting(
         deciding(
             go=forks("a", "b", "c", parallel=False),
@@ -114,7 +116,7 @@ async def test_a_branch_is_shown_to_wait_while_its_question_is_open() -> None:
     assert await shown() == {"a": "waits for you", "b": "done", "c": "done"}
 
 
-async def test_questions_beside_and_inside_of_branches_are_open_at_once() -> None:
+async def test_questions_inside_and_outside_of_branches_are_open_at_the_same_time() -> None:
     both = calls(
         ("fork", "branch_self", {"prompts": ["a"], "allow_work": True}),
         ("own", "ask", {"name": "M"}),
@@ -149,10 +151,10 @@ async def test_answers_in_several_processes_at_the_same_time_end_in_one_result()
 
 
 async def test_a_process_that_dies_leaves_work_that_others_continue() -> None:
-    """It dies while a branch waits for its model; the other branch waits for an answer."""
+    """The process dies while a branch waits for its model; the other branch waits for an answer."""
 
     class Died(BaseException):
-        """The process is gone."""
+        """The process has ended."""
 
     alive: list[bool] = []
 
@@ -220,12 +222,12 @@ async def test_an_answer_in_an_open_branch_is_final() -> None:
     with pytest.raises(QuestionAnsweredError):
         await here.agent().answer(asked["B?"], number(2))
     end = await here.answer_all(end)
-    other = await here.agent().answer(asked["B?"], number(2))  # beside the result, in the branch
+    other = await here.agent().answer(asked["B?"], number(2))  # next to the result, in the branch
     assert other.text == "said: B=2"
     assert names().count("B begins") == 1
 
 
-async def test_questions_that_are_left_cancel_the_tools_and_end_the_branches() -> None:
+async def test_skipped_questions_cancel_the_tools_and_end_the_branches() -> None:
     here = Setting(TWO)
     end = await here.begin()
     requests = len(here.model.requests)
@@ -240,7 +242,7 @@ async def test_questions_that_are_left_cancel_the_tools_and_end_the_branches() -
     await here.check(end)
 
 
-async def test_a_message_beside_them_closes_the_questions_of_branches() -> None:
+async def test_a_message_next_to_branches_closes_their_questions() -> None:
     here = Setting(TWO)
     end = await here.begin()
     agent = here.agent()
@@ -249,7 +251,7 @@ async def test_a_message_beside_them_closes_the_questions_of_branches() -> None:
     await here.check(end)
 
 
-async def test_a_question_below_a_branch_that_has_ended_is_of_the_conversation() -> None:
+async def test_a_question_below_an_ended_branch_belongs_to_the_conversation() -> None:
     here = Setting(deciding(go=forks("c"), c="nothing to ask", more=asks("A")))
     await here.begin()
     [thread] = await here.trees.threads(1)
@@ -277,7 +279,7 @@ def folds(*names: str, **more: Any) -> SampleReply:
     )
 
 
-async def test_a_branch_of_folding_goes_on_and_returns() -> None:
+async def test_a_folding_branch_continues_and_returns() -> None:
     branches = BranchService(open_branch_store("memory:"), clock=ManualClock())
 
     def decide(request: SampleRequest) -> SampleReply | str:
@@ -303,7 +305,7 @@ async def test_a_branch_of_folding_goes_on_and_returns() -> None:
     assert all(each.budget_used > before[each.id] for each in records)
 
 
-async def test_a_branch_of_folding_whose_time_is_over_says_so_and_takes_no_answer() -> None:
+async def test_a_folding_branch_past_its_deadline_reports_it_and_refuses_answers() -> None:
     clock = ManualClock()
     branches = BranchService(open_branch_store("memory:"), clock=clock)
     here = Setting(deciding(go=folds("x"), x=asks("x")), branches=branches, clock=clock)
@@ -317,7 +319,7 @@ async def test_a_branch_of_folding_whose_time_is_over_says_so_and_takes_no_answe
     await here.check(end)
 
 
-async def test_a_branch_of_folding_whose_questions_are_left_is_closed() -> None:
+async def test_a_folding_branch_with_skipped_questions_is_closed() -> None:
     branches = BranchService(open_branch_store("memory:"), clock=ManualClock())
     here = Setting(deciding(go=folds("x"), x=asks("x")), branches=branches)
     end = await here.agent().cancel_questions(await here.begin())
@@ -327,7 +329,7 @@ async def test_a_branch_of_folding_whose_questions_are_left_is_closed() -> None:
     await here.check(end)
 
 
-async def test_a_branch_of_folding_that_is_gone_with_its_process_says_so() -> None:
+async def test_a_folding_branch_lost_with_its_process_reports_the_loss() -> None:
     here = Setting(
         deciding(go=folds("x"), x=asks("x")), branches=BranchService(open_branch_store("memory:"))
     )
@@ -338,7 +340,7 @@ async def test_a_branch_of_folding_that_is_gone_with_its_process_says_so() -> No
     await here.check(end)
 
 
-async def test_a_branch_of_folding_that_had_ended_is_closed_by_the_next_process() -> None:
+async def test_a_folding_branch_that_had_ended_is_closed_by_the_next_process() -> None:
     """A process died between the last reply of the branch and its record."""
     here = Setting(deciding(go="unused"), branches=BranchService(open_branch_store("memory:")))
     assert here.branches is not None
@@ -362,7 +364,7 @@ async def test_a_branch_of_folding_that_had_ended_is_closed_by_the_next_process(
 
 
 def priced(decide: Callable[[SampleRequest], Any], spent: list[int], *, reported: bool) -> Any:
-    """The model with the usage of its replies: all that a request allows, or less."""
+    """The model reports for each reply the maximum that its request allows, or less."""
 
     def reply(request: SampleRequest) -> SampleReply:
         made = decide(request)

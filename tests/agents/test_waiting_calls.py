@@ -1,6 +1,6 @@
-"""A call that waits is a journal in the store: no process is needed until its questions are answered.
+"""A waiting call is a journal in the store: no process is needed until its questions are answered.
 
-Each step of these conversations is taken by an agent of its own, as another process would take it.
+A new agent does each step of these conversations, as another process would.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ def nothing_done() -> None:
 
 @tool
 async def pair(ctx: BranchContext, name: str) -> str:
-    """Ask two things at once, then a third."""
+    """Ask two questions at the same time, then a third."""
     await ctx.step(do, f"{name} begins", ctx.idempotency_key)
     first = await ctx.gather(
         ctx.branch(asked, f"{name} left?"), ctx.branch(asked, f"{name} right?")
@@ -38,7 +38,7 @@ async def quick(ctx: BranchContext) -> str:
 
 
 def setting(*uses: tuple[str, str, dict[str, Any]], **options: Any) -> Setting:
-    """A conversation whose model calls tools once, and then repeats what they have returned."""
+    """A conversation whose model calls tools once, and then repeats their results."""
 
     def decide(request: SampleRequest) -> SampleReply | str:
         return results(request) or calls(*uses)
@@ -53,7 +53,7 @@ TWO: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
-async def test_all_questions_of_all_tools_are_open_at_once_and_answered_in_any_order() -> None:
+async def test_all_questions_of_all_tools_are_open_together_and_answered_in_any_order() -> None:
     here = setting(*TWO)
     end = await here.begin()
     assert end.kind == "question"
@@ -89,7 +89,7 @@ async def test_answers_at_the_same_time_to_different_questions_are_on_one_line()
     assert names() == ["A begins", "A 1+2"]
 
 
-async def test_the_first_answer_wins_the_same_again_changes_nothing_another_is_refused() -> None:
+async def test_the_first_answer_wins_and_a_different_one_is_refused() -> None:
     here = setting(("a", "pair", {"name": "A"}))
     open_now = await here.ask(await here.begin())
     question = open_now["A left?"]
@@ -111,7 +111,7 @@ async def test_the_first_answer_wins_the_same_again_changes_nothing_another_is_r
         assert await here.agent().answer(open_now["A right?"], number(3)) == end
 
 
-async def test_another_answer_leaves_the_other_questions_and_tools_as_they_are() -> None:
+async def test_another_answer_does_not_change_other_questions_and_tools() -> None:
     here = setting(*TWO)
     end = await here.begin()
     while open_now := await here.ask(end):
@@ -135,12 +135,12 @@ async def test_a_turn_that_was_cut_off_is_found_and_continued() -> None:
     here = setting(("a", "pair", {"name": "A"}))
     agent = here.agent()
     end = await here.begin()
-    assert await agent.cut_off(end.thread_id) is None  # it waits
+    assert await agent.cut_off(end.thread_id) is None  # the turn waits
     open_now = await here.ask(end)
     await agent.add_answer(open_now["A left?"], number(1))
-    assert await agent.cut_off(end.thread_id) is None  # it waits for the other
+    assert await agent.cut_off(end.thread_id) is None  # the turn waits for the other question
     last = await agent.add_answer(open_now["A right?"], number(2))
-    assert await agent.cut_off(end.thread_id) == last  # and here the process died
+    assert await agent.cut_off(end.thread_id) == last  # the process died here
     found = await here.agent().cut_off(end.thread_id)
     assert found is not None
     end = await here.agent().resume(found)

@@ -1,4 +1,4 @@
-"""Warnings of a budget in the results of tools."""
+"""Warnings about a token budget in the results of tools."""
 
 from typing import Any
 

@@ -1,6 +1,7 @@
-"""README.md and docs/start.md, followed with nothing installed but the wheel and what it needs (``make readme``).
+"""Follow README.md and docs/start.md with only the wheel and its requirements installed (``make
+readme``).
 
-It runs in an environment of its own, which has no extra and not this project's tools: an import or
+The script runs in a separate environment without extras and without this project's tools. An import or
 a file that a reader would miss fails here.
 """
 
@@ -21,7 +22,7 @@ INSTALLED = Path(sys.executable).parent / "anabranch"
 
 
 def follow(page: str) -> int:
-    """Run the examples of a page, in an empty folder with the example tools; return their number."""
+    """Run the examples of a page in an empty folder with the example tools; return their number."""
     with tempfile.TemporaryDirectory() as name:
         folder = workplace(Path(name), f'#!/bin/sh\nexec "{INSTALLED}" "$@"\n')
         os.chdir(folder)
@@ -35,9 +36,9 @@ def follow(page: str) -> int:
 
 
 def helps() -> list[str]:
-    """Ask each command for its help, and return their names.
+    """Ask each command for its help, and return the commands' names.
 
-    One whose module needs an extra says which, and how to install it.
+    A command whose module needs an extra names the extra and how to install it.
     """
     names = re.findall(r"^ *│? ?([a-z]+)  ", asked("--help"), re.MULTILINE)
     for name in names:
@@ -49,7 +50,7 @@ def helps() -> list[str]:
 
 
 def asked(*arguments: str) -> str:
-    """Return what the installed command writes."""
+    """Return the output of the installed command."""
     with tempfile.TemporaryDirectory() as name:
         done = subprocess.run(
             [INSTALLED, *arguments],

@@ -60,14 +60,15 @@ def workplace(folder: Path, source: str = COMMAND) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The variables of a command run in ``folder``: its own ``anabranch``, nothing configured.
+    """Return the variables of a command run in ``folder``: its own ``anabranch``, nothing
+    configured.
 
-    Data of the user is in ``folder`` as well.
+    The user's data is in ``folder`` as well.
     """
     own = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("ANABRANCH_") and name != "COLUMNS"  # pages show 80 of them
+        if not name.startswith("ANABRANCH_") and name != "COLUMNS"  # pages show 80 columns
     }
     programs = os.pathsep.join([str(folder / "bin"), own.get("PATH", os.defpath)])
     sources = os.pathsep.join(filter(None, [str(PACKAGES), own.get("PYTHONPATH")]))
@@ -95,7 +96,7 @@ def parse(text_or_path: Path | str) -> Document:
         for parser in parsers:
             for region in parser(page):
                 page.add(region)
-    # A real module: annotations, and undos found by name, look for one.
+    # A real module: annotations are resolved in one, and undos are found in one by name.
     module = types.ModuleType(f"page_{re.sub(r'[^a-z0-9]', '_', Path(page.path).stem.lower())}")
     sys.modules[module.__name__] = module
     page.namespace = module.__dict__
@@ -105,7 +106,7 @@ def parse(text_or_path: Path | str) -> Document:
 def block_parser(
     language: str, evaluate: Callable[[Example], str | None]
 ) -> Callable[[Document], Iterable[Region]]:
-    """Return a parser of the blocks of a language; ``evaluate`` finds their files written."""
+    """Return a parser of a language's blocks; before ``evaluate`` runs a block, its files are written."""
     lexer = RawFencedCodeBlockLexer(re.compile(rf"{language}{TITLE}$\n", re.MULTILINE))
 
     def written_first(example: Example) -> str | None:
@@ -130,7 +131,7 @@ def blocks(text: str) -> list[tuple[str, str]]:
 
 
 def run_python(example: Example) -> None:
-    """Run a block; one that awaits gets an event loop of its own."""
+    """Run a block; a block that awaits gets an event loop."""
     source = "\n" * (example.line + example.parsed.line_offset) + example.parsed
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     code = compile(source, example.path, "exec", flags=flags, dont_inherit=True)
@@ -145,7 +146,7 @@ def read_json(example: Example) -> None:
 
 
 def run_console(example: Example) -> str | None:
-    """Run a block's commands in one shell and return what differs from what the page says."""
+    """Run a block's commands in one shell and return the differences from the page."""
     commands = _commands(example.parsed.replace(PORT, _port(example.namespace)))
     fence = "---- next command ----"
     script = "".join(

@@ -1,7 +1,7 @@
 """The documentation site: its pages, staged as Zensical reads them (``make docs``).
 
-The pages are staged where they are in the repository, beside README.md and examples/, so that one
-and the same link leads somewhere on the site, in a checkout and where the repository is shown.
+The pages keep their places in the repository, next to README.md and examples/, so that each link
+works on the site, in a checkout and on the repository's web page.
 """
 
 import re
@@ -28,7 +28,7 @@ REFERENCE = "docs/reference"
 
 
 def stage(folder: Path) -> None:
-    """Fill ``folder``/build/docs with all that the site is made of, and copy its settings."""
+    """Fill ``folder``/build/docs with all sources of the site, and copy its settings."""
     pages = folder / "build" / "docs"
     shutil.rmtree(pages, ignore_errors=True)
     for name in STAGED:
@@ -72,7 +72,7 @@ def _text(name: str) -> str:
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Build ``folder``/build/site; whatever Zensical warns of is a failure."""
+    """Build ``folder``/build/site; any warning of Zensical is a failure."""
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 

@@ -1,7 +1,8 @@
-"""The pictures of commands in a terminal: real ones, in a pseudo-terminal, drawn as SVG (``make pictures``).
+"""The pictures of commands in a terminal: real commands in a pseudo-terminal, drawn as SVG (``make
+pictures``).
 
-A terminal emulator reads what the command writes and holds the screen as a person would see it; what is
-drawn is that screen. The text in the picture is text, and no font is fetched for it.
+A terminal emulator reads the command's output and holds the screen as a user sees it. The picture shows
+that screen. Its text is text, and it loads no font.
 """
 
 import io
@@ -27,7 +28,7 @@ FONTS = "ui-monospace, Menlo, Consolas, monospace"
 
 
 class Size(NamedTuple):
-    """What fits on a screen."""
+    """The number of columns and rows of a screen."""
 
     columns: int = 100
     rows: int = 40
@@ -38,7 +39,7 @@ SMALL = Size()
 
 @contextmanager
 def at_work(folder: Path, *arguments: str, size: Size = SMALL) -> Generator[Terminal]:
-    """Run ``anabranch`` with ``arguments`` in ``folder``, at a terminal that begins with the command."""
+    """Run ``anabranch`` with ``arguments`` in ``folder``, at a terminal whose first line is the command."""
     colours = {"TERM": "xterm-256color"}
     with terminal(*arguments, whole=True, environment=colours, folder=folder, size=size) as person:
         person.begin(" ".join(["$ anabranch", *arguments]))
@@ -106,7 +107,7 @@ def demo(folder: Path) -> Terminal:
 
 
 def inspect(folder: Path) -> Terminal:
-    """All that there is to know about a tool before it is called."""
+    """The facts about a tool that ``anabranch inspect`` shows before a call."""
     with at_work(folder, "inspect", "book_flight.py") as person:
         pass
     return person

@@ -1,4 +1,4 @@
-"""The page *What is accepted*: each row of its tables is run, or names the test that runs it."""
+"""The page *What is accepted*: the test runs each row of its tables, or the row names its test."""
 
 import ast
 import base64
@@ -42,7 +42,7 @@ RUN: list[str] = []
 
 
 def rows(*head: str) -> list[Any]:
-    """The rows of the table with these heads, each cell without its back quotes."""
+    """Return the rows of the table with these heads, each cell without its back quotes."""
     lines = PAGE.splitlines()
     RUN.append(f"| {' | '.join(head)} |")
     begin = lines.index(RUN[-1]) + 2
@@ -143,7 +143,7 @@ async def test_arguments_are_read_as_the_page_says(
 
 
 async def paid(step: Callable[..., Any], log: list[str], given: Iterable[Any] = ()) -> list[Any]:
-    """Run a tool with the step and a question after it; return the values that each round got."""
+    """Run a tool with the step and a question after it; return the step's values in each round."""
     got: list[Any] = []
     arguments = iter([*given])
 
@@ -214,13 +214,13 @@ FILES: Mapping[str, bytes] = {
 
 
 def encoded(file: str) -> str:
-    """The file in base64, with line breaks if it is called so."""
+    """Return the file in base64, with line breaks if its name says so."""
     encode = base64.encodebytes if "line breaks" in file else base64.b64encode
     return encode(FILES[file]).decode()
 
 
 async def attached(part: dict[str, Any]) -> str:
-    """What the model reads of a part of a message over AG-UI; whether it is refused."""
+    """Return the model's reading of a part of an AG-UI message, and whether the part is refused."""
     model = MockModel(lambda _: "Seen.")
     async with browsing(replies=model) as client:
         content: Any = [part, {"type": "text", "text": "What is it?"}]
@@ -313,7 +313,7 @@ async def test_results_are_written_as_the_page_says(value: str, annotation: str,
         assert told.text.endswith(str(refused.value))
         return
     block, whole = result.content[:1], result.structured_content
-    if whole is None:  # the SDK makes no output schema of this annotation
+    if whole is None:  # the SDK makes no output schema for this annotation
         assert isinstance(block[0], types.TextContent)
         whole = json.loads(block[0].text)
     assert whole in (json.loads(read), {"result": json.loads(read)})
@@ -375,7 +375,7 @@ async def test_replies_are_read_as_the_page_says(reply: str, parsed: str) -> Non
 
 @pytest.mark.parametrize(("message", "shown"), rows("a message", "the page shows"))
 def test_emphasis_is_read_as_the_page_says(message: str, shown: str) -> None:
-    """The page reads alike: tests/interop/page/test_emphases.py."""
+    """tests/interop/page/test_emphases.py tests the same reading in the page."""
     assert unescape(in_terminal(message)) == shown
 
 

@@ -1,4 +1,4 @@
-"""``docs/comparison.md`` says what the three command lines can do; their own help decides."""
+"""``docs/comparison.md`` compares three command lines; their own help must confirm the page."""
 
 import io
 import re

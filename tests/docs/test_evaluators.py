@@ -1,4 +1,4 @@
-"""A page that lies must fail: the evaluators behind ``docs/test_pages.py``."""
+"""The evaluators behind ``docs/test_pages.py``: a false page must fail."""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""The documentation site: it builds without a warning, has every page, and asks no one else for anything."""
+"""The documentation site: it builds without a warning, has every page, and loads nothing from other
+hosts.
+"""
 
 import html.parser
 import re
@@ -16,7 +18,7 @@ LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link
 
 
 class Fetched(html.parser.HTMLParser):
-    """Collects what a browser fetches for a page."""
+    """Collects the URLs that a browser loads for a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

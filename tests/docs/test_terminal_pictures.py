@@ -1,4 +1,4 @@
-"""The pictures of terminals are of what the commands write, and load nothing."""
+"""The pictures of terminals show the commands' output, and load nothing."""
 
 from pathlib import Path
 from xml.etree import ElementTree as ET

@@ -15,7 +15,7 @@ SECTIONS = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE 
 
 
 def patterns(section: str) -> list[str]:
-    """The messages of an entry, as expressions; ``…`` stands for anything."""
+    """Return the messages of an entry as regular expressions; ``…`` stands for any text."""
     shown = re.search(r"```text\n(.*?)\n```", section, re.DOTALL)
     lines = shown[1].splitlines() if shown else []
     return [".*".join(re.escape(part) for part in line.split("…")) for line in lines]
@@ -26,7 +26,7 @@ def test_an_error_has_an_entry(name: str) -> None:
     assert name in SECTIONS or f"| `{name}` |" in PAGE or f"`{name}` is the class of" in PAGE
 
 
-def test_no_entry_is_about_an_error_that_does_not_exist() -> None:
+def test_every_entry_is_about_an_existing_error() -> None:
     listed = set(SECTIONS) | set(re.findall(r"\| `([\w]+\.[\w.]+Error)` \|", PAGE))
     assert listed <= set(TREE)
 

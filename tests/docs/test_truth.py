@@ -1,4 +1,4 @@
-"""What can be checked about the pages besides running their examples."""
+"""Facts about the pages that can be checked without running their examples."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from mcp import Client, StdioServerParameters
 
 from tests.docs.pages import FOR_THE_READER, PACKAGES, PAGES, ROOT, blocks
 
-# tests/engines/test_grants.py runs those in SQL
+# tests/engines/test_grants.py runs the SQL blocks
 KNOWN = {"python", "console", "json", "sql"} | FOR_THE_READER
 
 
@@ -49,7 +49,7 @@ def test_every_page_is_in_the_index() -> None:
         assert page.name == "README.md" or f"({page.name})" in index
 
 
-def test_the_design_page_lists_exactly_the_rooms_of_the_package() -> None:
+def test_the_design_page_lists_exactly_the_subpackages() -> None:
     design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     table = design.partition("## Packages")[2].partition("### ")[0]
     rooms = {
@@ -96,7 +96,7 @@ async def approving(context: object, params: object) -> types.ElicitResult:
 async def test_a_configured_server_runs_the_tool_for_a_client_that_answers_no_sample(
     entry: dict[str, Any],
 ) -> None:
-    """The configuration's own arguments, with the reader's folders replaced by ours."""
+    """The test uses the configuration's own arguments, with the reader's folders replaced."""
     assert Path(entry["command"]).name == "anabranch"
     arguments = [
         str(ROOT / "examples" / "refund.py") if argument.endswith("refund.py") else argument

@@ -19,13 +19,13 @@ ROW = re.compile(r"^\| \*\*(.+?)\*\* \| .+ \| (.+) \|$", re.MULTILINE)
 
 
 def replaced() -> dict[str, str]:
-    """Return the word to use by each word that is not used."""
+    """Return the word to use for each word that is not used."""
     table = GLOSSARY.read_text(encoding="utf-8").partition("## All words")[0]
     return {old: word for word, olds in ROW.findall(table) for old in olds.split(", ")}
 
 
 def read_by_users() -> Iterator[tuple[str, str, str]]:
-    """Yield the kind, the place and the text of all that users read."""
+    """Yield the kind, the place and the text of everything that users read."""
     for page in (*PAGES, ROOT / "CONTRIBUTING.md"):
         text = page.read_text(encoding="utf-8")
         if page == GLOSSARY:

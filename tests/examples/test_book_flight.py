@@ -1,4 +1,4 @@
-"""The example that uses nearly everything."""
+"""The example that uses nearly all features."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from tests.mcp.harness import ERAS, Answers, accept, connected, prompt_of, say, 
 
 @pytest.fixture(autouse=True)
 def empty_airline() -> Iterator[None]:
-    """The airline is a module's dictionary: each test starts with none booked."""
+    """The airline is a dictionary of the module: each test starts with no bookings."""
     example.HOLDS.clear()
     example.TICKETS.clear()
     yield
@@ -45,11 +45,11 @@ def person(message: str) -> Mapping[str, Any]:
         return {"ok": True}
     if message == "Anything else?":
         return {"seat": "aisle", "bags": 1}
-    return {}  # consent to the payment page
+    return {}  # the user consents to the payment page
 
 
 @pytest.mark.parametrize("replay", [True, False], ids=["replayed", "live"])
-async def test_a_whole_booking_effects_once(replay: bool) -> None:
+async def test_a_whole_booking_makes_each_effect_once(replay: bool) -> None:
     client = MockClient(replies, [{"ok": True}, {"seat": "aisle", "bags": 1}])
     params = {"destination": "Lima"}
     booking = await run_tool(
@@ -70,7 +70,7 @@ async def test_a_whole_booking_effects_once(replay: bool) -> None:
     ]
 
 
-async def test_three_conversations_are_asked_in_one_round_and_stay_apart() -> None:
+async def test_three_conversations_share_one_round_and_stay_separate() -> None:
     client = MockClient(replies, [Declined()])
     booking = await run_tool(book_flight, {"destination": "Lima"}, client)
     assert booking == Booking(booked=False, summary="Cancelled")
@@ -78,9 +78,9 @@ async def test_three_conversations_are_asked_in_one_round_and_stay_apart() -> No
     assert prices.messages[0].text.startswith("Which is the cheapest")
     assert [len(request.messages) for request in (prices, schedules, research)] == [1, 1, 1]
     assert research.system_prompt == "You are careful."
-    assert len(worth.messages) == 3  # the price branch goes on
+    assert len(worth.messages) == 3  # the price branch continues
     assert "No visa is needed for Peru." in advice.messages[-1].text
-    assert len(advice.messages) == 1  # what the branches said is not there
+    assert len(advice.messages) == 1  # the branches' messages are not in the conversation
 
 
 async def test_a_refused_payment_gives_booking_and_seat_back() -> None:
@@ -111,14 +111,14 @@ async def test_a_model_that_calls_no_tools_books_without_research() -> None:
     assert not any("traveller" in call.messages[-1].text for call in without_tools.sample_calls)
 
 
-async def test_without_a_model_the_body_does_not_even_start() -> None:
+async def test_the_body_does_not_start_without_a_model() -> None:
     deaf = MockClient(capabilities={"elicitation"})
     with pytest.raises(CapabilityError, match="'sampling'"):
         await run_tool(book_flight, {"destination": "Lima"}, deaf)
     assert deaf.log_calls == []
 
 
-async def test_a_budget_that_buys_nothing_is_refused() -> None:
+async def test_a_budget_below_every_fare_is_refused() -> None:
     with pytest.raises(ToolError, match="No flight to Lima costs 100 or less"):
         await run_tool(book_flight, {"destination": "Lima", "budget": 100}, MockClient())
 

@@ -55,12 +55,12 @@ async def test_it_runs_over_either_era_of_mcp(era: str) -> None:
     assert text_of(result) == DONE
 
 
-async def test_a_user_that_turns_away_deploys_nothing() -> None:
+async def test_nothing_is_deployed_when_the_user_cancels() -> None:
     client = MockClient(elicits=[Cancelled()])
     assert await run_tool(deploy, {"version": "v2"}, client) == "Not deployed."
 
 
-async def test_a_model_that_says_no_deploys_nothing() -> None:
+async def test_nothing_is_deployed_when_the_model_refuses() -> None:
     client = MockClient(samples=["No: an incident is open."], elicits=[{"target": "production"}])
     with pytest.raises(ToolError, match="an incident is open"):
         await run_tool(deploy, {"version": "v2"}, client)

@@ -1,4 +1,4 @@
-"""The chat inside an application of FastAPI: the conversations of its users, beside its own routes."""
+"""The chat inside a FastAPI application: its users' conversations, next to its own routes."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from tests.patience import PATIENCE
 ANN, BO = {"Cookie": "session=cookie-of-ann"}, {"Cookie": "session=cookie-of-bo"}
 
 
-async def test_users_of_an_application_play_in_conversations_of_their_own() -> None:
+async def test_users_of_an_application_play_in_separate_conversations() -> None:
     desk = Desk({"guests": 2})
     async with serving(embed_fastapi.app, lifespan="on") as url:
         ann = ChatClient(f"{url}/chat", headers=ANN, otherwise=desk)
@@ -36,7 +36,9 @@ async def test_users_of_an_application_play_in_conversations_of_their_own() -> N
 
 
 def test_it_runs_from_its_own_folder() -> None:
-    """As ``uvicorn embed_fastapi:app`` imports it, where nothing else of this project is found."""
+    """``uvicorn embed_fastapi:app`` imports it from its folder, where nothing else of this project
+    is on the path.
+    """
     folder = Path(embed_fastapi.__file__).parent
     subprocess.run([sys.executable, "-c", "import embed_fastapi"], cwd=folder, check=True)
 

@@ -15,7 +15,7 @@ CARDS = ["A♠", "K♥", "Q♦", "J♣", "2♠"]
 
 
 class Rigged(random.Random):
-    """Deals ``CARDS``, of which the second wins, and counts the hands."""
+    """A deck that deals ``CARDS``, of which the second wins, and counts the hands."""
 
     hands = 0
 

@@ -11,7 +11,7 @@ from examples.wizard import plan_trip
 from tests.mcp.harness import ERAS, Answers, accept, connected, echo, serving, text_of
 
 
-async def test_it_asks_the_person_then_the_model_and_returns_one_value() -> None:
+async def test_the_wizard_asks_the_user_and_then_the_model() -> None:
     client = MockClient(samples=["Walk the Ring."], elicits=[{"city": "Vienna"}])
     assert await run_tool(plan_trip, {"days": 2}, client) == "VIE-2: Walk the Ring."
     assert client.elicit_calls[0].message == "Where do you want to spend 2 days?"
@@ -26,7 +26,7 @@ async def test_it_runs_over_either_era_of_mcp(era: str) -> None:
     assert text_of(result) == "VIE-2: <Plan 2 days in Vienna, in one sentence.>"
 
 
-async def test_a_refusal_ends_it_without_a_ticket() -> None:
+async def test_a_refusal_ends_the_wizard_without_a_ticket() -> None:
     assert await run_tool(plan_trip, {}, MockClient(elicits=[Declined()])) == "No trip."
 
 

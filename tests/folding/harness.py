@@ -69,7 +69,7 @@ async def talk(
 
 
 def create(description: str = "count", use: str = "c", **more: Any) -> SampleReply:
-    """A reply that opens a branch; several are made of :func:`creates`."""
+    """Return a reply that opens a branch; ``creates`` makes a reply that opens several."""
     given = {"description": description, "prompt": f"Please {description}.", **more}
     return calls((use, "branch_create", given))
 
@@ -79,7 +79,7 @@ def returns(message: str, **more: Any) -> SampleReply:
 
 
 def heard(request: SampleRequest) -> str:
-    """What the last message says: its text, or what tools have returned."""
+    """Return the text of the last message, or its tool results."""
     last = request.messages[-1]
     results = [
         "".join(part.text for part in block.content if part.type == "text")

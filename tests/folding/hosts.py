@@ -10,7 +10,7 @@ TASK: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
 
 
 class Host:
-    """A host of another maker: each call on a connection of its own."""
+    """A host of another project, with a new connection for each call."""
 
     def __init__(self, server: Any, mode: Any) -> None:
         self._server = server

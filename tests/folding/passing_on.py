@@ -1,4 +1,4 @@
-"""A store of branches that passes everything on to another, and whose methods a test overrides."""
+"""A store of branches that forwards every call to another, and whose methods a test overrides."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Real folding: an agent works in a branch, and sees only what the branch has returned."""
+"""Folding in an agent: the agent works in a branch, and keeps only the branch's return value."""
 
 import asyncio
 from collections.abc import Callable
@@ -39,8 +39,8 @@ def script(*replies: Reply) -> Callable[[SampleRequest], Reply]:
     return lambda request: left.pop(0)
 
 
-async def test_after_the_return_there_is_the_call_and_the_message_alone() -> None:
-    """Excludes folding that is a record alone: the branch's messages are not in its parent's."""
+async def test_only_the_call_and_the_message_remain_after_the_return() -> None:
+    """Excludes folding only in a record: the branch's messages must not be in its parent's requests."""
     chat = await talk(
         script(
             create(),
@@ -67,7 +67,7 @@ async def test_after_the_return_there_is_the_call_and_the_message_alone() -> Non
     await chat.check()
 
 
-async def test_a_branch_that_only_answers_has_returned_its_answer() -> None:
+async def test_a_branch_that_only_answers_returns_its_answer() -> None:
     chat = await talk(script(create(), "Seven.", "It is seven."))
     await chat.say("How many?")
     [branch] = await chat.records()
@@ -105,7 +105,7 @@ async def test_branches_of_one_reply_are_open_side_by_side() -> None:
     await chat.check()
 
 
-async def test_a_branch_in_a_branch_is_accounted_for_in_it() -> None:
+async def test_a_nested_branch_is_charged_to_the_outer_branch() -> None:
     chat = await talk(
         script(create("outer"), create("inner", "d"), returns("1"), returns("2"), "three")
     )
@@ -158,7 +158,7 @@ async def test_a_branch_without_budget_for_its_next_request_returns_its_text() -
     await chat.check()
 
 
-async def test_a_branch_that_can_say_nothing_more_ends_with_its_last_words() -> None:
+async def test_a_branch_without_tokens_for_a_reply_ends_with_its_last_text() -> None:
     def decide(request: SampleRequest) -> Reply:
         said = heard(request)
         if said == "Go":
@@ -331,7 +331,7 @@ async def test_the_status_is_that_of_the_branch_one_is_in() -> None:
 
 
 async def test_the_memory_learns_from_the_work_in_the_branch() -> None:
-    """All of it, and nothing of what was said outside of it, or in a branch around it."""
+    """The memory learns from all work in the branch, and from nothing outside or in the branch around."""
     item = InjectedItem(id="m1", title="Counting", content="Count twice.", tokens=5)
     memories = Learning(item)
     decide = script(

@@ -1,4 +1,6 @@
-"""The branches of a conversation are its owner's: within the owner's share, and with nothing of others."""
+"""The branches of a conversation belong to its owner: they use the owner's share, and show only the
+owner's data.
+"""
 
 from typing import Any
 
@@ -16,7 +18,7 @@ from tests.folding.hosts import TASK
 
 
 async def said_in(branches: BranchService, thread: Thread, decide: Any) -> str:
-    """What the model answers to one message in a thread."""
+    """Return the model's answer to one message in a thread."""
     store, clock = MemoryTrees(), ManualClock()
     agent = Agent(store, MockModel(decide), tools=[Folding(branches)], clock=clock)
     await store.create_thread(thread)
@@ -29,8 +31,8 @@ def once(request: SampleRequest) -> Any:
     return create("count") if request.messages[-1].text == "go" else heard(request)
 
 
-async def test_the_conversations_of_one_person_share_its_open_branches() -> None:
-    """Excludes that a person takes all places by one conversation after the other."""
+async def test_the_conversations_of_one_user_share_the_open_branches() -> None:
+    """Excludes a user who takes all places by opening one conversation after the other."""
     limits = FoldingSettings(max_concurrent_per_caller=2)
     branches = BranchService(open_branch_store("memory:"), settings=limits, clock=ManualClock())
     for _ in range(2):
@@ -44,7 +46,7 @@ async def test_the_conversations_of_one_person_share_its_open_branches() -> None
 
 @pytest.mark.parametrize("owner", ["ida", None])
 async def test_the_id_of_a_thread_cannot_name_the_session_of_another(owner: str | None) -> None:
-    """A client chooses it, so it may look like the name of any session in the store."""
+    """A client chooses thread ids, so an id may look like the name of another session in the store."""
     branches = BranchService(open_branch_store("memory:"), clock=ManualClock())
     theirs: Branch = (await branches.of("bob").create(**TASK, session_id="main")).branch
 

@@ -1,4 +1,4 @@
-"""Deadlines hold in a process that is idle: whoever lets branches be opened closes them in time."""
+"""Deadlines hold in an idle process: the application that opens branches closes them in time."""
 
 import pytest
 
@@ -33,8 +33,8 @@ async def test_an_application_closes_branches_in_time(works: bool) -> None:
         await watched.ends()
 
 
-async def test_to_look_for_deadlines_costs_no_write() -> None:
-    """Excludes a transaction that writes, every second, in a store in which nothing happens."""
+async def test_looking_for_deadlines_writes_nothing() -> None:
+    """Excludes a transaction that writes every second in a store in which nothing happens."""
     watched = Watched()
     for _ in range(30):
         await watched.service.expire()

@@ -1,4 +1,4 @@
-"""Branches that end early: the model hears it before, what was done is there, and is learned from."""
+"""Branches that end early: the model is warned, the work is kept, and the memory learns from it."""
 
 import asyncio
 from typing import Any
@@ -42,7 +42,7 @@ FORCED = "(forced to return)"
 
 
 async def test_the_next_result_says_once_that_most_of_the_budget_is_used() -> None:
-    """Excludes a warning that people and records see alone, and one in each result after it."""
+    """Excludes a warning that only users and records see, and one that every later result repeats."""
     results: list[str] = []
 
     def decide(request: SampleRequest) -> Reply:
@@ -73,7 +73,7 @@ LINE = "\n(Of this branch's budget, "
 
 
 def nearly_used_up(*uses: str, heard_in_branch: list[str]) -> Any:
-    """A model whose branch has used most of its budget when it calls these tools at once."""
+    """A model whose branch has used most of its budget when it calls these tools together."""
     most = Usage(input_tokens=1_000, output_tokens=1_700)
 
     def decide(request: SampleRequest) -> Reply:
@@ -111,7 +111,7 @@ class Where(BaseModel):
 
 
 async def test_effects_of_a_tool_are_stored_although_the_budget_cannot_be_read() -> None:
-    """Excludes a result that is lost with the line about the budget; the next one has the line."""
+    """Excludes a result that is lost with its budget line; the next result has the line."""
     results: list[str] = []
 
     class Failing(PassingOn):
@@ -136,7 +136,7 @@ async def test_effects_of_a_tool_are_stored_although_the_budget_cannot_be_read()
     assert results[1].startswith(f"paid | posted{LINE}")
 
 
-async def test_of_tools_that_return_at_once_one_has_the_line() -> None:
+async def test_one_of_several_simultaneous_results_has_the_budget_line() -> None:
     results: list[str] = []
 
     model = nearly_used_up("pay", "post", heard_in_branch=results)
@@ -145,8 +145,8 @@ async def test_of_tools_that_return_at_once_one_has_the_line() -> None:
     assert results[1].count(LINE) == 1
 
 
-async def test_a_tool_that_returns_when_it_is_answered_does_not_say_it_again() -> None:
-    """Another process may go on then: that one result has the line is read in the tree."""
+async def test_a_tool_that_returns_after_its_answer_does_not_repeat_the_budget_line() -> None:
+    """Another process may continue then, and reads in the tree that one result has the line."""
     results: list[str] = []
     model = nearly_used_up("pay", "ask", heard_in_branch=results)
     chat = await talk(model, pay, ask, capabilities=Capabilities(), summary_budget_ratio=0)
@@ -158,7 +158,7 @@ async def test_a_tool_that_returns_when_it_is_answered_does_not_say_it_again() -
     assert results[1].endswith(" | accept")
 
 
-async def test_an_interrupted_tool_says_that_it_was_and_nothing_of_the_budget() -> None:
+async def test_an_interrupted_tool_reports_its_interruption_without_the_budget() -> None:
     working = asyncio.Event()
 
     @tool
@@ -174,7 +174,7 @@ async def test_an_interrupted_tool_says_that_it_was_and_nothing_of_the_budget() 
 
 
 async def test_the_budget_is_reported_when_a_tool_returns_the_sentence_of_an_interruption() -> None:
-    """Excludes a tool that switches the warning off by what it says."""
+    """Excludes a tool whose text turns the warning off."""
     results: list[str] = []
 
     @tool
@@ -203,7 +203,7 @@ def hungry(last: Reply) -> Any:
     return decide
 
 
-async def test_the_forced_request_offers_nothing_but_to_return() -> None:
+async def test_the_forced_request_offers_only_branch_return() -> None:
     chat = await talk(hungry(returns("Two of three.")), look)
     assert (await chat.say("Go")).text.startswith("Two of three.")
     [*others, forced, _] = chat.model.requests
@@ -213,7 +213,7 @@ async def test_the_forced_request_offers_nothing_but_to_return() -> None:
 
 
 async def test_a_forced_branch_of_branch_self_is_offered_no_tool() -> None:
-    """It has nothing to return from: what it says is its answer."""
+    """A branch of ``branch_self`` has no ``branch_return``: its text is its answer."""
 
     def decide(request: SampleRequest) -> Reply:
         said = heard(request)
@@ -235,8 +235,8 @@ async def test_a_forced_branch_of_branch_self_is_offered_no_tool() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "I need one look more."])
-async def test_finished_work_is_there_although_the_model_calls_another_tool(text: str) -> None:
-    """Excludes a branch that comes back with nothing, since its last reply was a call."""
+async def test_finished_work_is_kept_when_the_forced_model_calls_another_tool(text: str) -> None:
+    """Excludes a branch that returns nothing because its last reply was a call."""
     again = calls(("m", "look", {"what": "again"}), text=text)
     chat = await talk(hungry(again), look)
     end = await chat.say("Go")
@@ -251,7 +251,7 @@ async def test_finished_work_is_there_although_the_model_calls_another_tool(text
 # -- what is learned -------------------------------------------------------------------------
 
 
-async def test_a_forced_return_can_ask_that_it_is_learned_from() -> None:
+async def test_a_forced_return_can_ask_the_memory_to_learn() -> None:
     memories = Learning()
     chat = await talk(hungry(returns("Two.", extract_memory=True)), look, memory=memories)
     await chat.say("Go")
@@ -270,7 +270,7 @@ async def failing(request: SampleRequest) -> Reply:
     return calls(("l", "look", {"what": "x"})) if in_branch(request) else said
 
 
-async def test_a_branch_that_fails_teaches_from_its_work() -> None:
+async def test_the_memory_learns_from_a_failed_branch() -> None:
     memories = Learning()
     chat = await talk(failing, look, memory=memories)
     await chat.say("Go")
@@ -279,7 +279,7 @@ async def test_a_branch_that_fails_teaches_from_its_work() -> None:
     assert f"result: x: {SEEN}" in transcript
 
 
-async def test_a_branch_out_of_time_teaches_from_its_work() -> None:
+async def test_the_memory_learns_from_a_branch_out_of_time() -> None:
     memories, never = Learning(), asyncio.Event()
 
     async def decide(request: SampleRequest) -> Reply:
@@ -299,7 +299,7 @@ async def test_a_branch_out_of_time_teaches_from_its_work() -> None:
 
 
 @pytest.mark.parametrize("how", ["charge", "force", "expire", "time_out", "parent", "return"])
-async def test_however_a_branch_ends_it_is_learned_from_once(how: str) -> None:
+async def test_the_memory_learns_once_from_every_kind_of_end(how: str) -> None:
     memories, clock = Learning(), ManualClock()
     service = BranchService(open_branch_store("memory:"), memory=memories, clock=clock)
     outer = (await service.create(**TASK, budget=1_000)).branch
@@ -328,8 +328,8 @@ async def test_however_a_branch_ends_it_is_learned_from_once(how: str) -> None:
         await service.complete("late", branch_id=name)
 
 
-async def test_a_host_of_another_kind_asks_for_it_when_it_creates_a_branch() -> None:
-    """And hears of the budget in what branch_report returns, as before."""
+async def test_a_host_asks_for_learning_when_it_creates_a_branch() -> None:
+    """The host also receives the budget warning in the result of ``branch_report``, as before."""
     memories, clock = Learning(), ManualClock()
     service = BranchService(
         open_branch_store("memory:"),

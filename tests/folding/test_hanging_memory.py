@@ -1,4 +1,4 @@
-"""A memory that hangs holds no branch: whatever object it is, and however it takes a cancellation."""
+"""A memory that hangs delays no branch, for any kind of object and any reaction to cancellation."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ ITEM = InjectedItem(id="m1", title="Doors", content="Knock.", tokens=9, scope="t
 
 
 class Hangs:
-    """Waits for ever; a cancellation ends it."""
+    """Waits for ever; a cancellation ends the wait."""
 
     def __init__(self) -> None:
         self.began = asyncio.Event()
@@ -67,7 +67,7 @@ class Shielded(Hangs):
 
 
 class InAThread(Hangs):
-    """As a client of a database does that has no asynchronous interface."""
+    """Waits in a thread, like a database client without an asynchronous interface."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,14 +84,14 @@ def end(memory: Hangs) -> None:
 
 
 async def left_alone(service: BranchService) -> None:
-    """Wait until no request to the memory is left."""
+    """Wait until no request to the memory is running."""
     with anyio.fail_after(PATIENCE):
         while hanging := set(service._injection._hanging):
             await asyncio.wait(hanging)
 
 
 @pytest.mark.parametrize("kind", [Hangs, SwallowsCancellation, Shielded, InAThread])
-async def test_a_branch_begins_and_ends_without_a_memory_that_hangs(
+async def test_a_branch_starts_and_ends_while_the_memory_hangs(
     kind: type[Hangs], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(injection, "LEARNING", 0.02)
@@ -110,7 +110,7 @@ async def test_a_branch_begins_and_ends_without_a_memory_that_hangs(
     assert "has not answered within 0.02 s" in caplog.text
 
 
-async def test_a_creation_does_not_wait_until_others_that_time_has_ended_are_learned_from() -> None:
+async def test_a_creation_does_not_wait_for_learning_from_expired_branches() -> None:
     clock, memory = ManualClock(), Hangs()
     service = BranchService(open_branch_store("memory:"), settings=SOON, memory=memory, clock=clock)
     old = (await service.create(**TASK, timeout_seconds=1, extract_memory=True)).branch
@@ -122,13 +122,13 @@ async def test_a_creation_does_not_wait_until_others_that_time_has_ended_are_lea
         assert found.status == "timeout"
     end(memory)
     await service.expire()
-    assert memory.asked == 3  # for two, and from one
+    assert memory.asked == 3  # for two requests, and for one
 
 
-async def test_a_memory_that_hangs_on_is_not_asked_again_until_it_answers(
+async def test_a_hanging_memory_gets_no_request_until_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """So what it leaves behind is bounded, also over the views of several callers."""
+    """The number of unfinished requests stays bounded, over the views of several callers."""
     monkeypatch.setattr(injection, "HANGING", 3)
     memory = SwallowsCancellation()
     service = BranchService(open_branch_store("memory:"), settings=SOON, memory=memory)
@@ -140,7 +140,7 @@ async def test_a_memory_that_hangs_on_is_not_asked_again_until_it_answers(
     assert (await service.create(**TASK)).injected == [ITEM]
 
 
-async def test_a_creation_that_is_cancelled_leaves_no_request_to_the_memory() -> None:
+async def test_a_cancelled_creation_ends_its_request_to_the_memory() -> None:
     memory = Hangs()
     service = BranchService(open_branch_store("memory:"), memory=memory)
     creating = asyncio.ensure_future(service.create(**TASK))
@@ -169,7 +169,7 @@ class Callers:
         return memory
 
 
-async def test_each_caller_has_the_memory_that_is_theirs() -> None:
+async def test_each_caller_has_a_separate_memory() -> None:
     memory = Callers()
     service = BranchService(open_branch_store("memory:"), memory=memory)
     for view in (service, service.of(""), service.of("ann"), service.of("bo")):
@@ -179,7 +179,7 @@ async def test_each_caller_has_the_memory_that_is_theirs() -> None:
     assert memory.asked == [None, None, None, None, "ann", "ann", "bo", "bo"]
 
 
-async def test_a_branch_begins_without_a_memory_that_cannot_be_found() -> None:
+async def test_a_branch_starts_when_its_callers_memory_cannot_be_found() -> None:
     failing: MemoryOfCallers = Fails()
     service = BranchService(open_branch_store("memory:"), memory=failing)
     assert (await service.of("ann").create(**TASK)).injected == ()

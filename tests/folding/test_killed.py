@@ -1,4 +1,4 @@
-"""A process is killed with a hundred branches open: the next one finds them all."""
+"""A process is killed with a hundred branches open: the next process finds all of them."""
 
 import random
 import subprocess
@@ -15,7 +15,7 @@ from tests.randomised import SEED, times
 
 
 @pytest.mark.parametrize("seed", range(times(20, gate=1)))
-async def test_after_a_kill_all_are_found_budgets_add_up_and_timeouts_fire(
+async def test_all_branches_survive_a_kill_with_budgets_and_timeouts(
     seed: int, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/branches.db"

@@ -1,4 +1,4 @@
-"""No method of a caller's view reaches what is another's, whatever ids it is given."""
+"""No method of a caller's view reaches another caller's data, with any ids."""
 
 import inspect
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ CALLERS = ["ida", "", "ida "]
 
 
 def methods() -> dict[str, Mapping[str, inspect.Parameter]]:
-    """The parameters of everything that a service does in its store, by name."""
+    """Return the parameters of all methods by which a service uses its store, by name."""
     found = inspect.getmembers(BranchService, inspect.iscoroutinefunction)
     return {
         name: dict(list(inspect.signature(each).parameters.items())[1:])
         for name, each in found
-        if not name.startswith("_") and name != "run"  # that expires branches for the host
+        if not name.startswith("_") and name != "run"  # the host's method that expires branches
     }
 
 
 async def outcome(service: BranchService, method: str, given: dict[str, Any]) -> str:
-    """What a caller gets, with the id of what was named by a word that is always the same."""
+    """Return the caller's result, with the requested id replaced by a fixed word."""
     try:
         value = await getattr(service, method)(**given)
     except FoldingError as refusal:
@@ -43,8 +43,8 @@ async def outcome(service: BranchService, method: str, given: dict[str, Any]) ->
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("method", sorted(methods()))
-async def test_a_branch_of_another_user_looks_like_none(method: str, caller: str) -> None:
-    """Excludes every method, also one that is added later, that does not look at the owner."""
+async def test_a_branch_of_another_user_looks_missing(method: str, caller: str) -> None:
+    """Excludes any method, present or future, that does not check the owner."""
     parameters = methods()[method]
     needed = {n for n, p in parameters.items() if p.default is p.empty} - NAMES
     assert needed <= GIVEN.keys(), f"say here with what {method} is called: {needed - GIVEN.keys()}"
@@ -73,7 +73,10 @@ async def test_a_branch_of_another_user_looks_like_none(method: str, caller: str
                 method,
                 {**base, **rest, name: "no"},
             )
-            if (method, name) != ("create", "session_id"):  # that makes a session of the caller's
+            if (method, name) != (
+                "create",
+                "session_id",
+            ):  # a method that makes a session for the caller
                 assert theirs == never
     if not NAMES & parameters.keys():
         await getattr(other, method)(**base)
@@ -81,7 +84,7 @@ async def test_a_branch_of_another_user_looks_like_none(method: str, caller: str
 
 
 async def test_a_caller_counts_only_its_own_expired_branches() -> None:
-    """Excludes that a caller learns how many branches others have had."""
+    """Excludes that a caller learns how many branches others had."""
     clock = ManualClock()
     host = BranchService(open_branch_store("memory:"), clock=clock)
     made = (await host.of("bob").create(**TASK)).branch
@@ -93,8 +96,8 @@ async def test_a_caller_counts_only_its_own_expired_branches() -> None:
 
 
 @given(principal=st.sampled_from(["", "ida", "@", "@/"]), name=st.text("@/xé\ud800", min_size=1))
-def test_a_session_is_shown_by_a_name_that_means_it(principal: str, name: str) -> None:
-    """And the names of two owners never fall together, nor with their accounts."""
+def test_a_session_is_shown_by_an_unambiguous_name(principal: str, name: str) -> None:
+    """The names of two owners never coincide, neither with each other nor with their accounts."""
     owner, other = Owner(principal), Owner("bob")
     stored = owner.stored_name(name)
     assert owner.owns(stored)

@@ -1,4 +1,4 @@
-"""For every schedule of creations, charges, returns, timeouts, crashes: what always holds."""
+"""Invariants that hold for every schedule of creations, charges, returns, timeouts and crashes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -95,7 +95,7 @@ class Schedules(RuleBasedStateMachine):
             self.ended[event.branch.id] = event.branch
 
     def run(self, *doing: Awaitable[Any]) -> list[Any]:
-        """What each of several actors gets, who act at the same time."""
+        """Return the results of several actors that act at the same time."""
 
         async def all_of_them() -> list[Any]:
             return await asyncio.gather(*doing, return_exceptions=True)
@@ -190,8 +190,8 @@ class Schedules(RuleBasedStateMachine):
                 spent = sum(each.budget_used for each in children if not each.is_open)
                 assert holder.budget_used >= spent, "what closed ones have used is charged"
                 assert isinstance(holder.budget_total, int)
-                # A report of 150 tokens is the largest reply here, a message of 50 the last one;
-                # each branch below may have exceeded its own budget by one.
+                # The largest reply here is a report of 150 tokens, and the last one a message of
+                # 50; each branch below may have exceeded its own budget by one reply.
                 late = 200 * (1 + len(found))
                 assert holder.budget_used + held <= holder.budget_total + late
             assert session.budget_used == sum(

@@ -1,4 +1,4 @@
-"""What can be done to a branch, and what is refused: the service over a store in this process."""
+"""The folding service over a store in this process: operations on a branch, and refusals."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from tests.folding.hosts import TASK
 
 
 class Folding:
-    """A service whose time and events a test has in hand."""
+    """A service whose time and events the test controls."""
 
     def __init__(self, **settings: Any) -> None:
         self.clock = ManualClock()
@@ -60,7 +60,7 @@ async def refusal(doing: Any, code: str) -> str:
 
 
 async def test_a_branch_begins_with_the_defaults_and_ends_with_its_message() -> None:
-    """Excludes two counts of depth (the first is 1), and a duration that begins at the return."""
+    """Excludes two counts of depth (the first is 1), and a duration that starts at the return."""
     folding = Folding()
     created = await folding.service.create(**TASK)
     branch = created.branch
@@ -95,7 +95,7 @@ async def test_the_innermost_branch_is_the_default_as_parent_and_to_return_from(
 
 
 async def test_an_explicit_parent_makes_siblings() -> None:
-    """Excludes that every branch is put below the deepest one, so that there are no siblings."""
+    """Excludes that every branch becomes a child of the deepest one, so that no siblings exist."""
     folding = Folding()
     outer = await folding.create()
     left = await folding.create(parent_branch_id=outer.id)
@@ -109,7 +109,7 @@ async def test_an_explicit_parent_makes_siblings() -> None:
 
 
 async def test_a_parent_that_returns_closes_its_children_each_with_its_own_record() -> None:
-    """Excludes ends without an event: of what was forced, and of what has failed."""
+    """Excludes ends without an event: ends that were forced, and failed branches."""
     folding = Folding()
     outer = await folding.create()
     nothing = await folding.create(parent_branch_id=outer.id)
@@ -154,7 +154,7 @@ async def test_the_record_is_live_and_unused_tokens_are_refunded() -> None:
 
 
 async def test_a_used_up_budget_forces_a_return_with_the_present_text() -> None:
-    """Excludes that of an exhausted branch the reason is left and its partial result is lost."""
+    """Excludes that an exhausted branch keeps only its reason and loses its partial result."""
     folding = Folding()
     for partial, status in (("So far so good.", "completed"), (None, "failed")):
         branch = await folding.create(budget=100)
@@ -213,7 +213,7 @@ async def test_a_parent_that_spends_the_tokens_of_its_child_is_forced_with_it() 
 
 
 async def test_a_branch_whose_time_is_over_is_closed_by_the_next_operation() -> None:
-    """Excludes branches that do not outlive their process, as records in memory alone would."""
+    """Excludes branches that end with their process, as records in memory alone would."""
     folding = Folding()
     branch = await folding.create(timeout_seconds=10)
     await folding.service.charge(1, branch_id=branch.id, partial="Some of it")
@@ -270,7 +270,7 @@ async def test_a_pass_closes_overdue_branches_and_deletes_old_ones() -> None:
 
 
 async def test_a_session_has_no_more_open_branches_than_allowed_at_the_same_time() -> None:
-    """Excludes a limit that is checked first and counted later, which concurrent creations pass."""
+    """Excludes a limit that is checked first and counted later, so that concurrent creations pass it."""
     folding = Folding(max_concurrent_per_session=2)
     outer = await folding.create()
     session = {"session_id": outer.session_id, "parent_branch_id": ROOT}
@@ -304,7 +304,7 @@ async def test_a_session_creates_no_more_branches_a_minute_than_allowed() -> Non
 
 
 async def test_control_characters_are_removed() -> None:
-    """Excludes control characters that pass where they are documented to be removed."""
+    """Excludes control characters that pass where the documentation says that they are removed."""
     folding = Folding()
     branch = await folding.create(description="a\x1b[31mb\x00", prompt="line\n\tnext\x85")
     assert (branch.description, branch.prompt) == ("a[31mb", "line\n\tnext")
@@ -312,7 +312,7 @@ async def test_control_characters_are_removed() -> None:
 
 @pytest.mark.parametrize("before", TRANSITIONS)
 @pytest.mark.parametrize("after", TRANSITIONS)
-def test_the_table_alone_decides_which_state_follows(before: Status, after: Status) -> None:
+def test_only_the_table_decides_the_next_state(before: Status, after: Status) -> None:
     branch = Branch(
         id="br_1", session_id="fs_1", parent_id=None, depth=1, description="d", prompt="p",
         budget_total=1, timeout_seconds=1, deadline=1, created_at=0, status=before,
@@ -399,7 +399,7 @@ async def test_a_memory_that_fails_does_not_fail_the_branch() -> None:
 
 
 async def test_secrets_do_not_leave_a_branch() -> None:
-    """Excludes that results alone are searched: descriptions, prompts and errors are, too."""
+    """Excludes that only results are searched: descriptions, prompts and errors are searched as well."""
 
     async def scrub(text: str) -> str:
         return text.replace("hunter2", "[REDACTED]")

@@ -1,4 +1,4 @@
-"""A caller's sessions have a share of the open branches together, so that others find room."""
+"""All sessions of one caller have one share of the open branches, so that others get places."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ def store() -> BranchStore:
 
 
 async def opened(service: BranchService) -> list[Branch]:
-    """As many branches as the service opens, each in a session of its own."""
+    """Open branches, each in a new session, until the service refuses; return their number."""
     made = await asyncio.gather(*(service.create(**TASK) for _ in range(6)), return_exceptions=True)
     refusals = [each for each in made if isinstance(each, BaseException)]
     assert refusals
@@ -37,14 +37,14 @@ async def opened(service: BranchService) -> list[Branch]:
 
 
 async def test_the_sessions_of_one_caller_leave_room_for_others(store: BranchStore) -> None:
-    """Excludes a share that is counted for each session, which a caller makes at will."""
+    """Excludes a share for each session: a caller could create sessions at will."""
     host = BranchService(store, LIMITS, clock=ManualClock())
     assert len(await opened(host.of("bob"))) == 3
     assert len(await opened(host.of("ida"))) == 3
     await store.close()
 
 
-async def test_whatever_ends_a_branch_gives_its_place_back(store: BranchStore) -> None:
+async def test_every_kind_of_end_releases_the_branchs_place(store: BranchStore) -> None:
     clock = ManualClock()
     host = BranchService(store, LIMITS, clock=clock)
     bob = host.of("bob")
@@ -63,7 +63,7 @@ async def test_whatever_ends_a_branch_gives_its_place_back(store: BranchStore) -
 
 
 async def test_a_share_outlives_the_deletion_of_old_records(store: BranchStore) -> None:
-    """Excludes a caller that gets a second share since its account was untouched for long."""
+    """Excludes a caller that gets a second share because its account was unused for long."""
     clock = ManualClock()
     settings = LIMITS.model_copy(update={"max_timeout_seconds": 90_000})
     host = BranchService(store, settings, clock=clock)
@@ -87,8 +87,8 @@ async def test_a_share_outlives_the_deletion_of_old_records(store: BranchStore) 
     await store.close()
 
 
-async def test_callers_that_are_not_distinguished_have_no_share(store: BranchStore) -> None:
-    """All of them would have one together."""
+async def test_callers_without_names_have_no_share(store: BranchStore) -> None:
+    """Without names, all callers would have one share together."""
     for service in (BranchService(store, LIMITS), BranchService(store, LIMITS).of("")):
         made = [(await service.create(**TASK)).branch for _ in range(6)]
         with pytest.raises(TooManyBranchesError, match="instance"):
@@ -99,7 +99,7 @@ async def test_callers_that_are_not_distinguished_have_no_share(store: BranchSto
 
 
 async def test_a_refusal_takes_nothing_of_a_share(store: BranchStore) -> None:
-    """A refusal is committed, with what time has closed before it."""
+    """A refusal is committed together with the branches whose time has ended."""
     host = BranchService(store, LIMITS, clock=ManualClock())
     made = [(await host.create(**TASK)).branch for _ in range(6)]
     for _ in range(4):

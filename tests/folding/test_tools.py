@@ -1,4 +1,4 @@
-"""The tools of other hosts: on both eras of MCP, and without any session of the connection."""
+"""The folding tools for other hosts: on both eras of MCP, without a session of the connection."""
 
 import pytest
 

@@ -59,7 +59,7 @@ def flat() -> Iterator[SampleReply]:
 
 
 class Trace:
-    """What a task has sent to the model."""
+    """The requests that a task has sent to the model."""
 
     def __init__(self, replies: Iterator[SampleReply]) -> None:
         self.branches = BranchService(open_branch_store("memory:"))
@@ -88,7 +88,7 @@ def sent(request: SampleRequest) -> str:
 
 
 def shared(first: str, second: str) -> int:
-    """How long the beginning is that two texts have in common."""
+    """Return the length of the common beginning of two texts."""
     length = min(len(first), len(second))
     low, high = 0, length
     while low < high:
@@ -97,7 +97,7 @@ def shared(first: str, second: str) -> int:
     return low
 
 
-@pytest.mark.long  # it sends 200 steps twice
+@pytest.mark.long  # the flat task sends 200 steps twice
 async def test_a_folded_task_has_a_tenth_of_the_context_and_the_same_result() -> None:
     flat_trace, trace = await Trace(flat()).run(), await Trace(folded()).run()
 
@@ -106,7 +106,7 @@ async def test_a_folded_task_has_a_tenth_of_the_context_and_the_same_result() ->
     texts = [sent(request) for request in trace.model.requests]
     reused = 0
     for number, text in enumerate(texts):
-        # The longest beginning that an earlier request had: a provider's cache has it.
+        # The longest beginning that an earlier request had: a provider's cache holds it.
         reused += max(
             (shared(text, earlier) for earlier in texts[max(0, number - 30) : number]), default=0
         )

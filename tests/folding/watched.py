@@ -1,4 +1,4 @@
-"""Branches whose ends and whose writes a test watches."""
+"""Branches whose ends and writes a test observes."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ class Watched:
             self.ended.set()
 
     async def ends(self) -> None:
-        """Return when a branch of one second was closed, which nothing looks at."""
+        """Return when a branch of one second was closed without a request for it."""
         await self.service.create(**TASK, timeout_seconds=1)
         async with asyncio.timeout(20), self.clock.running():
             await self.ended.wait()
@@ -33,7 +33,7 @@ class Watched:
 
 
 class Counting(PassingOn):
-    """Counts how often old branches were deleted, which is a write."""
+    """Counts how often old branches were deleted: each deletion is a write."""
 
     def __init__(self) -> None:
         super().__init__()

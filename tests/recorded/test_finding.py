@@ -1,4 +1,4 @@
-"""A call is found by its name, or by as much of it as no other call has."""
+"""A call is found by its id, or by any unique beginning of the id."""
 
 import pytest
 
@@ -15,25 +15,25 @@ async def several(*names: str) -> Modelled:
 
 
 @pytest.mark.parametrize("name", ["call_ab1", "call_ab", "ab1", "ab", "call_ab1~0.ff", "ab1~"])
-async def test_a_name_may_be_short(name: str) -> None:
+async def test_a_unique_prefix_finds_a_call(name: str) -> None:
     lines = "~" in name
     store = await several(*(["call_ab1~0.ff"] if lines else ["call_ab1"]), "call_b")
     assert (await find_call(store, name)).call_id.startswith("call_ab1")
 
 
-async def test_a_whole_name_is_not_the_beginning_of_a_line() -> None:
+async def test_a_whole_id_finds_its_call_although_lines_begin_with_it() -> None:
     store = await several("call_a", "call_a~0.ff", "call_a~1.ee")
     assert (await find_call(store, "call_a")).call_id == "call_a"
     assert (await find_call(store, "a")).call_id == "call_a"
 
 
-async def test_a_name_of_several_calls_names_them() -> None:
+async def test_a_prefix_of_several_calls_lists_them() -> None:
     store = await several(*(f"call_a{number}" for number in range(7)))
     with pytest.raises(NoSuchCallError, match=r"several calls: call_a6, .*call_a2, …\. Type more"):
         await find_call(store, "a")
 
 
 @pytest.mark.parametrize("name", ["", "nothing", "call_"])
-async def test_a_name_of_none_is_refused(name: str) -> None:
+async def test_a_prefix_of_no_call_is_refused(name: str) -> None:
     with pytest.raises(NoSuchCallError):
         await find_call(await several(), name)

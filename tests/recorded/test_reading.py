@@ -1,4 +1,4 @@
-"""A recorded call is read as it happened: rounds, steps, branches, questions, undos, and its state."""
+"""A recorded call is read as it ran: rounds, steps, branches, questions, undos, and its state."""
 
 from dataclasses import replace
 from functools import partial
@@ -125,7 +125,7 @@ async def test_a_call_that_has_failed_shows_its_error_and_its_undos() -> None:
     assert "release Graz-1" in DONE
 
 
-async def test_a_call_whose_undos_are_left_is_undoing() -> None:
+async def test_a_call_with_remaining_undos_is_undoing() -> None:
     store, at = Modelled(), desk()
     await played(store, at, 1)
     await opened(store, at, number=3)
@@ -213,7 +213,7 @@ async def test_tasks_and_branches_that_are_still_open_are_shown() -> None:
     ]
 
 
-async def test_a_live_call_is_read_as_well() -> None:
+async def test_a_live_call_can_be_read() -> None:
     store, at = Modelled(), desk()
     service = at.service(store)
     journal = service.new()
@@ -231,7 +231,7 @@ async def test_a_live_call_is_read_as_well() -> None:
     assert steps["trip/look#1/sample.1"].value is not None
 
 
-async def test_lines_of_a_call_name_each_other() -> None:
+async def test_lines_of_a_call_refer_to_each_other() -> None:
     at = replace(desk(), policy=partial(Durability, forks="fork"))
     store = Modelled()
     service = at.service(store)
@@ -276,7 +276,7 @@ async def test_an_outline_has_no_value() -> None:
     assert shown.error == "ToolError"
 
 
-async def test_a_list_does_not_look_whether_a_call_runs() -> None:
+async def test_a_list_does_not_check_whether_a_call_runs() -> None:
     store, at = Modelled(), desk()
     await played(store, at, 1)
     assert listed(await found(store)).state == "waiting"
@@ -299,7 +299,7 @@ _NONE: Any = _None()
 
 
 async def test_a_refused_answer_says_why() -> None:
-    """The question was changed by a deployment, and is asked again."""
+    """A deployment changed the question, and the call asks it again."""
 
     @tool(name="trip")
     async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""A recorded call is run against other code, and nothing happens but that it says where it differs."""
+"""A recorded call is run against other code: without effects, it reports where the code differs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -59,7 +59,7 @@ async def ended() -> Modelled:
 
 
 def version(after: After) -> Tool[Any]:
-    """Return another version of the tool, which does something else after the branch."""
+    """Return another version of the tool, which runs another step after the branch."""
 
     @tool(name="trip")
     async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
@@ -117,7 +117,7 @@ async def test_an_open_question_in_other_words_is_asked_again() -> None:
 @pytest.mark.parametrize(
     ("after", "following"), [(asks_nothing, []), (reserves_and_asks, ["trip/another.1"])]
 )
-async def test_an_open_question_that_the_code_does_not_come_to_lets_the_call_continue(
+async def test_a_call_continues_when_the_code_no_longer_asks_its_open_question(
     after: After, following: list[str]
 ) -> None:
     outcome = await replayed(await waiting(), version(after))
@@ -145,7 +145,7 @@ async def test_an_ended_call_drifts_where_the_code_differs(
     assert not outcome.is_clean
 
 
-async def test_a_call_says_at_which_markers_it_takes_the_old_way() -> None:
+async def test_a_replay_lists_the_markers_with_the_old_code() -> None:
     @tool(name="trip")
     async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
         await ctx.step(reserve, city, undo=release)
@@ -221,7 +221,7 @@ async def test_an_error_in_the_place_of_a_result_is_a_drift() -> None:
     assert outcome.drift.recorded.startswith("failed: an error that is hidden from callers")
 
 
-async def test_arguments_that_do_not_fit_any_more_are_a_drift() -> None:
+async def test_arguments_that_no_longer_fit_are_a_drift() -> None:
     @tool(name="trip")
     async def changed(ctx: BranchContext, place: str) -> str:
         return place
@@ -231,7 +231,7 @@ async def test_arguments_that_do_not_fit_any_more_are_a_drift() -> None:
     assert (outcome.drift.at, "place" in outcome.drift.now) == ("arguments", True)
 
 
-async def test_an_interrupted_call_goes_on() -> None:
+async def test_an_interrupted_call_continues() -> None:
     store, at = Modelled(), desk()
     await played(store, at, 1)
     await opened(store, at, number=2)

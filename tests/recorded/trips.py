@@ -1,4 +1,4 @@
-"""A tool that does a bit of everything, and its calls in a store, as far as a test wants them."""
+"""A tool that uses most features, and its calls in a store, run as far as a test needs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -80,7 +80,7 @@ def desk(**arguments: Any) -> Desk:
 
 
 async def played(store: CallStore, at: Desk, rounds: int = 2) -> Mapping[str, Any] | None:
-    """Play so many rounds; return the last reply's requests, if it was one."""
+    """Run the given number of rounds; return the last reply's requests, if it has any."""
     service, asked = at.service(store), None
     state: str | None = None
     responses: dict[str, BaseModel] = {}
@@ -95,7 +95,7 @@ async def played(store: CallStore, at: Desk, rounds: int = 2) -> Mapping[str, An
 
 
 async def opened(store: CallStore, at: Desk, *, number: int) -> None:
-    """Have a worker open the round that is given an answer for ``seats``, and do nothing in it."""
+    """Let a worker open the round that gets an answer for ``seats``, and stop there."""
     now = at.clock.now()
     answer = Answer({"action": "accept", "content": {"number": number}})
     taken = await store.open_round(

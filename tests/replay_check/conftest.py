@@ -1,4 +1,4 @@
-"""Tools written to a file, imported, and forgotten again."""
+"""Write tools to a file, import them, and remove the module afterwards."""
 
 import importlib.util
 import itertools
@@ -26,7 +26,7 @@ Check = Callable[[str], list[Finding]]
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
-    """Import a source, under a name of its own, from the test's folder."""
+    """Import a source from the test's folder, under a unique name."""
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     before = set(sys.modules)
     numbers = itertools.count()

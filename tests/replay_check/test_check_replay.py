@@ -1,4 +1,4 @@
-"""A run with each round replayed: what differs is found, what happens happens once."""
+"""``check_replay`` runs a tool with each round replayed, finds differences, and repeats no effect."""
 
 import asyncio
 import itertools
@@ -60,7 +60,7 @@ def make() -> object:
     return object()
 
 
-# -- what is found -----------------------------------------------------------------------------
+# -- differences that are found ----------------------------------------------------------------
 
 
 async def numbered(ctx: BranchContext) -> None:
@@ -68,7 +68,7 @@ async def numbered(ctx: BranchContext) -> None:
 
 
 async def shuffled(ctx: BranchContext) -> None:
-    """As the order of a set turns round from process to process."""
+    """The order of a set differs from process to process."""
     names = ["left", "right"]
     for name in names[:: -1 if next(numbers) % 2 else 1]:
         await ctx.elicit(Name, f"{name}?")
@@ -243,7 +243,7 @@ async def test_a_difference_between_two_runs_is_found_and_effects_happen_once(
     assert effects == ONCE.get(body, [])
 
 
-# -- what is not -------------------------------------------------------------------------------
+# -- tools that pass ---------------------------------------------------------------------------
 
 
 async def careful_branch(ctx: BranchContext, number: int) -> str:
@@ -275,7 +275,7 @@ async def test_a_tool_that_is_right_passes_and_its_effects_happen_once() -> None
 
 
 async def test_the_capabilities_of_a_client_are_asked_once() -> None:
-    """A client may find out, with its last answer given, that it can no longer sample."""
+    """After its last answer, a client may find out that it can no longer sample."""
 
     class Tiring(MockClient):
         async def sample(self, request: SampleRequest, /, *, step_id: str = "") -> SampleReply:
@@ -398,7 +398,7 @@ async def test_the_examples_pass(example: str, params: dict[str, object]) -> Non
     assert done.last.error is None
 
 
-# -- when a check does not come to its end -----------------------------------------------------
+# -- checks that do not end --------------------------------------------------------------------
 
 
 async def test_effects_are_undone_when_a_round_differs() -> None:
@@ -413,7 +413,7 @@ async def test_effects_are_undone_when_a_round_differs() -> None:
 
 
 class Hurried:
-    """A clock that goes on to each time that somebody waits for."""
+    """A clock that moves on to each time for which a task waits."""
 
     def __init__(self) -> None:
         self._clock = ManualClock()

@@ -1,4 +1,4 @@
-"""What a check reads: all that a body runs in every round, and nothing else."""
+"""A check reads all code that a body runs in every round, and no other code."""
 
 from importlib import import_module
 from pathlib import Path
@@ -87,8 +87,8 @@ t = T()
 """
 
 
-def test_of_a_handoff_the_client_phase_is_read(check: Check) -> None:
-    """With the methods and attributes of the very class that the tool is."""
+def test_the_client_phase_of_a_handoff_is_read(check: Check) -> None:
+    """The check uses the methods and attributes of the tool's own class."""
     found = check(f"from pathlib import Path{HANDOFF}")
     assert [finding.rule for finding in found] == [
         "self-mutation", "self-mutation", "file-access", "self-mutation", "network", "clock",
@@ -148,8 +148,8 @@ def test_code_next_to_the_tool_is_read(
     assert (found.rule, Path(found.file).name, found.line > 1) == ("clock", where, True)
 
 
-def test_code_of_others_is_not_read(check: Check) -> None:
-    """What ``timeit`` does is known to the tables alone."""
+def test_code_of_other_packages_is_not_read(check: Check) -> None:
+    """The check knows ``timeit`` only from its tables."""
     assert check("import timeit\n@tool\nasync def t(ctx):\n    timeit.timeit('1')") == []
 
 
@@ -171,7 +171,7 @@ def test_a_comment_calls_a_line_or_a_function_safe(check: Check, body: str) -> N
     assert check(source.replace("anabranch: replay-safe", "all is well")) != []
 
 
-def test_a_comment_in_a_string_says_nothing(check: Check) -> None:
+def test_a_comment_in_a_string_has_no_effect(check: Check) -> None:
     assert check("@tool\nasync def t(ctx):\n    print('# anabranch: replay-safe')") != []
 
 

@@ -1,4 +1,4 @@
-"""Each rule finds what it is about, and nothing else."""
+"""Each rule finds its subject, and nothing else."""
 
 from textwrap import indent
 
@@ -270,10 +270,10 @@ def test_a_rule_finds_its_subject(check: Check, rule: str, before: str, body: st
         pytest.param(before, body, id=f"{rule}: {body}")
         for rule, cases in FOUND.items()
         for before, body in cases
-        if "ctx" not in body  # questions cannot be asked in a step
+        if "ctx" not in body  # a step cannot ask questions
     ],
 )
-def test_in_a_step_nothing_of_it_matters(check: Check, before: str, body: str) -> None:
+def test_code_in_a_step_raises_no_finding(check: Check, before: str, body: str) -> None:
     """The same code, as the function of a step."""
     step = f"async def effect():\n{indent(body, '    ')}\nawait ctx.step(effect)"
     assert check(source(before, step)) == []
@@ -360,7 +360,7 @@ NOTHING = [
 
 
 @pytest.mark.parametrize(("before", "body"), NOTHING)
-def test_safe_code_is_left_alone(check: Check, before: str, body: str) -> None:
+def test_safe_code_raises_no_finding(check: Check, before: str, body: str) -> None:
     assert check(source(before.replace("helpers_of_mine", "shelve"), body)) == []
 
 

@@ -1,4 +1,4 @@
-"""Requests to a model that a deployment has changed, and what they take of a budget."""
+"""Requests to a model that a deployment has changed, and their cost in the budget."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def reply(text: str, tokens: int) -> dict[str, Any]:
 
 
 def granted(asked: Asked) -> int:
-    """Return how long the reply to the one request may be."""
+    """Return the maximum length of the reply to the one request."""
     [question] = asked.questions
     assert isinstance(question.request, SampleRequest)
     return question.request.max_tokens
@@ -81,7 +81,7 @@ async def test_an_error_for_a_changed_request_costs_nothing(rounds: Rounds) -> N
 
 
 async def test_a_question_may_become_one_of_another_kind(rounds: Rounds) -> None:
-    """Under one key: the answer of a user is no reply of a model."""
+    """Both questions have one key: a user's answer must not count as a model's reply."""
 
     @tool(name="ask", elicits=[Elicitation("n", Number)])
     async def old(ctx: BranchContext) -> str:

@@ -50,7 +50,7 @@ def spelled(value: object) -> str:
 
 
 async def kept(ctx: BranchContext, value: object) -> str:
-    """Return whether ``value`` is what it was in the first round; a step pins it, too."""
+    """Return whether ``value`` is still the value of the first round; a step keeps it as well."""
     first = await ctx.step(spelled, value)
     await ctx.elicit(Yes, "Go on?")
     return "kept" if first == repr(value) else f"{first} became {value!r}"

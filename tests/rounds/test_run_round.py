@@ -79,7 +79,7 @@ def book(hotel: str, name: str, nights: int) -> str:
 
 @tool(elicits=[STAY, GUEST])
 async def book_hotel(ctx: BranchContext, city: str) -> str:
-    """Book a hotel: two questions at once."""
+    """Book a hotel: two questions at the same time."""
     hotel = await ctx.step(search, city)
     guest, stay = await ctx.gather(ctx.elicit(GUEST, "Who?"), ctx.elicit(STAY, "How long?"))
     if not isinstance(guest, Accepted) or not isinstance(stay, Accepted):
@@ -94,7 +94,7 @@ DECLINED = {"action": "decline"}
 
 @pytest.fixture(params=["sealed", "stored"])
 def shared(request: pytest.FixtureRequest) -> RoundsKeywords:
-    """What all rounds of a test share: keys, maybe a store."""
+    """The options that all rounds of a test share: keys, maybe a store."""
     return {"keys": [KEY], "store": Modelled() if request.param == "stored" else None}
 
 
@@ -108,7 +108,9 @@ async def begin(shared: RoundsKeywords, **given: Any) -> Asked:
     return ended
 
 
-async def test_questions_of_one_round_come_together_as_answers_may(shared: RoundsKeywords) -> None:
+async def test_questions_of_one_round_come_together_with_their_answers(
+    shared: RoundsKeywords,
+) -> None:
     asked = await begin(shared)
     assert [(each.kind, each.message) for each in asked.questions] == [
         ("form", "Who?"),
@@ -230,7 +232,7 @@ async def test_an_answer_that_only_the_model_refuses_is_asked_again(shared: Roun
     assert "we only have breakfast" in again.questions[0].message
 
 
-async def test_the_tool_asks_again_where_that_is_chosen(shared: RoundsKeywords) -> None:
+async def test_the_tool_asks_again_when_the_option_is_set(shared: RoundsKeywords) -> None:
     shared["misfits"] = "ask"
     asked = await begin(shared)
     answers = {WHO: accept(name="Ann"), HOW_LONG: accept(nights=99)}
@@ -284,7 +286,7 @@ async def test_arguments_are_checked_first() -> None:
         await run_round(book_hotel, {}, keys=[KEY])
 
 
-async def test_it_takes_a_tool() -> None:
+async def test_run_round_refuses_a_value_that_is_no_tool() -> None:
     with pytest.raises(TypeError, match=r"run_round\(\) takes a tool"):
         await run_round(cast("Any", search), ROME, keys=[KEY])
 
@@ -335,7 +337,7 @@ async def test_a_call_that_sleeps_says_until_when(shared: RoundsKeywords) -> Non
 
 @tool
 async def pay(ctx: BranchContext) -> str:
-    """Send the person to a page."""
+    """Send the user to a page."""
     answer = await ctx.elicit_url("Pay here.", "https://pay.example/1")
     return answer.action
 
@@ -425,7 +427,7 @@ async def test_an_exception_of_the_tool_is_raised(shared: RoundsKeywords) -> Non
         await run_round(refuse, **shared)
 
 
-def test_there_must_be_keys_and_they_must_be_long() -> None:
+def test_missing_or_short_keys_are_refused() -> None:
     with pytest.raises(ValueError, match=r"keys=.*secrets\.token_hex"):
         Rounds()
     with pytest.raises(ValueError, match="32"):
@@ -436,7 +438,7 @@ def test_there_must_be_keys_and_they_must_be_long() -> None:
 
 @pytest.mark.parametrize("keys", [KEY, KEY.encode(), b"ABC", [len(KEY)]], ids=repr)
 def test_keys_that_are_no_list_of_secrets_are_refused(keys: Any) -> None:
-    """Python reads b"ABC" as three numbers, and a number as so many zero bytes."""
+    """Python reads b"ABC" as three numbers, and a number as that many zero bytes."""
     with pytest.raises(TypeError, match="keys must be a list of"):
         Rounds(keys=keys)
     with pytest.raises(TypeError, match="keys must be a list of"):

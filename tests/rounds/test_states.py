@@ -1,4 +1,4 @@
-"""States of rounds: what they are bound to, and what happens to one that comes twice, or is given up."""
+"""States of rounds: their bindings, repeated states, and calls that are given up."""
 
 from typing import Any
 
@@ -130,7 +130,7 @@ async def test_arguments_that_mean_the_same_are_the_same(store: Modelled | None)
     assert ended == Returned("decline")
 
 
-async def test_with_a_store_a_round_that_is_repeated_does_nothing_twice() -> None:
+async def test_a_repeated_round_with_a_store_repeats_no_effect() -> None:
     rounds = Rounds(keys=[KEY], store=Modelled())
     first, again = await begun(rounds, call_id="7"), await begun(rounds, call_id="7")
     assert first.questions == again.questions
@@ -183,14 +183,14 @@ async def test_without_a_store_steps_after_a_state_run_each_time() -> None:
     assert DONE == ["reserve 1A", "pay 1A", "pay 1A"]
 
 
-async def test_a_call_that_is_given_up_is_undone(store: Modelled | None) -> None:
+async def test_giving_up_a_call_undoes_its_steps(store: Modelled | None) -> None:
     rounds = Rounds(keys=[KEY], store=store)
     asked = await begun(rounds)
     assert await rounds.give_up(book, SEAT, asked.state)
     assert DONE == ["reserve 1A", "release 1A"]
 
 
-async def test_with_a_store_it_is_undone_once_and_over() -> None:
+async def test_giving_up_a_stored_call_undoes_it_once() -> None:
     rounds = Rounds(keys=[KEY], store=Modelled())
     asked = await begun(rounds)
     for _ in range(2):
@@ -224,7 +224,7 @@ async def hold(ctx: BranchContext, seat: str) -> str:
     return (await ctx.elicit(Confirm, "Pay?")).action
 
 
-async def test_an_undo_that_fails_is_said_and_tried_again(store: Modelled | None) -> None:
+async def test_a_failing_undo_is_reported_and_tried_again(store: Modelled | None) -> None:
     clock = ManualClock()
     rounds = Rounds(keys=[KEY], store=store, clock=clock)
     asked = await rounds.run(hold, SEAT)

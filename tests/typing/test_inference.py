@@ -1,7 +1,7 @@
-"""What the type checkers know of an author's code: mypy and pyright read this, pytest runs it.
+"""The types that mypy and pyright infer for an author's code; pytest runs the same code.
 
-A call that is wrong carries the checkers' own comments; both are set to complain about a comment
-that is not needed, so that a wrong call which is suddenly allowed fails the gate.
+A wrong call carries the checkers' own ignore comments. Both checkers report an unnecessary comment, so a
+wrong call that becomes allowed fails the gate.
 """
 
 from collections.abc import Awaitable, Callable
@@ -174,7 +174,7 @@ async def test_gather_is_a_typed_tuple_and_race_a_union() -> None:
 
 
 async def wrong_calls(ctx: BranchContext) -> None:
-    """This is never run: the type checkers must refuse each line."""
+    """Hold the calls that the type checkers must refuse; nothing runs this function."""
     await ctx.branch(analyze, "x")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     await ctx.branch(analyze, 2, "x")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     await ctx.branch(alone, 1)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
+from fastmcp import FastMCP
 from mcp import StdioServerParameters
 from mcp.client.stdio import get_default_environment
 from mcp.server.mcpserver import Context, MCPServer
@@ -549,3 +550,21 @@ def test_an_invalid_server_target_is_refused(
 
 def test_a_command_can_be_given_as_the_sdks_parameters() -> None:
     assert RemoteTools(StdioServerParameters(command="some"))
+
+
+async def test_a_server_of_fastmcp_in_this_process_is_used() -> None:
+    server: FastMCP[Any] = FastMCP("fast")
+
+    @server.tool
+    def greet(whom: str) -> str:
+        return f"Hello, {whom}."
+
+    async with RemoteTools(server) as remote:
+        said, failed = await outcome_of(remote, "greet", whom="Ann")
+    assert (said, failed) == ("Hello, Ann.", False)
+
+
+@pytest.mark.parametrize("given", [["http://a.example"], 7, None])
+def test_a_server_of_the_wrong_kind_is_refused(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"RemoteTools\(\) takes servers, each a URL, command:… to"):
+        RemoteTools(given)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 from urllib.parse import urlsplit
 
 import mcp_types as types
@@ -22,6 +22,10 @@ from anabranch.agents._remote_limits import RemoteLimits
 from anabranch.agents._remote_tool import RemoteTool, ServerTool
 from anabranch.mcp import COMMAND, Connectable, Era, Started, ToolServer, WithHeaders, command_of
 from anabranch.messages import ToolSpec
+from anabranch.tool import has_methods, wrong_kind
+
+if TYPE_CHECKING:
+    from fastmcp import FastMCP
 
 
 class ToolChoice:
@@ -62,8 +66,8 @@ class RemoteTools:
     tool. The agent follows changes of the servers' lists.
 
     Args:
-        servers: each a URL, ``command:`` with the command that starts a server, or another target
-            of the SDK's client.
+        servers: each a URL, ``command:`` with the command that starts a server, a server of FastMCP,
+            or another target of the SDK's client.
         headers: HTTP headers for the requests to the URLs, which must then be of one origin.
         env: environment variables of the processes that ``command:`` starts. A process inherits
             only the variables that the SDK names, such as ``PATH``.
@@ -80,7 +84,7 @@ class RemoteTools:
 
     def __init__(
         self,
-        *servers: Connectable,
+        *servers: Connectable | FastMCP[Any],
         headers: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         era: Era = "auto",
@@ -183,16 +187,16 @@ def _fit(text: str) -> str:
     return _UNFIT.sub("_", text)[:LONGEST_NAME].strip("_")
 
 
-def _is_url(server: Connectable) -> bool:
+def _is_url(server: Connectable | FastMCP[Any]) -> bool:
     return isinstance(server, str) and not server.startswith(COMMAND)
 
 
-def _origin(server: Connectable) -> tuple[str, str]:
+def _origin(server: Connectable | FastMCP[Any]) -> tuple[str, str]:
     url = urlsplit(str(server))
     return url.scheme, url.netloc
 
 
-def _place(server: Connectable) -> str:
+def _place(server: Connectable | FastMCP[Any]) -> str:
     """Return the name of a server for error messages, without arguments, query or password."""
     if _is_url(server):
         url = urlsplit(str(server))
@@ -205,12 +209,16 @@ def _place(server: Connectable) -> str:
 
 
 def _targets(
-    server: Connectable, headers: Mapping[str, str], env: Mapping[str, str]
+    server: Connectable | FastMCP[Any], headers: Mapping[str, str], env: Mapping[str, str]
 ) -> Callable[[], Connectable]:
     if isinstance(server, StdioServerParameters):
         return partial(Started, server)
     if not isinstance(server, str):
-        return lambda: server
+        inner = getattr(server, "_mcp_server", server)  # the SDK's server inside FastMCP's
+        if not (has_methods(inner, "run") or has_methods(inner, "__aenter__")):
+            wanted = "servers, each a URL, command:… to start one, or a server of this process"
+            raise wrong_kind("RemoteTools()", wanted, server)
+        return lambda: cast("Connectable", inner)
     if _is_url(server):
         if urlsplit(server).scheme not in {"http", "https"}:
             raise ValueError(

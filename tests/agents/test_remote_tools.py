@@ -568,3 +568,9 @@ async def test_a_server_of_fastmcp_in_this_process_is_used() -> None:
 def test_a_server_of_the_wrong_kind_is_refused(given: Any) -> None:
     with pytest.raises(TypeError, match=r"RemoteTools\(\) takes servers, each a URL, command:… to"):
         RemoteTools(given)
+
+
+async def test_a_turn_with_servers_that_were_never_opened_is_refused() -> None:
+    here = await set_up(using("count"), tools=[RemoteTools(serving(count))])
+    with pytest.raises(ToolError, match=r"RemoteTools is not connected .* inside `async with Rem"):
+        await here.say("go")

@@ -140,6 +140,11 @@ class RemoteTools:
         """Close all connections."""
         await self.aclose()
 
+    @property
+    def was_opened(self) -> bool:
+        """Whether the servers have been connected to; otherwise, their tools are unknown."""
+        return bool(self._labels) or not self._servers
+
     async def aclose(self) -> None:
         """Close all connections, and cancel the calls that wait for a user over a connection."""
         await self._live.aclose()

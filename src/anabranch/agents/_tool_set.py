@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
 from anabranch.agents._agent_tools import AgentTool, UsableTool
 from anabranch.agents._called_tool import CalledTool
+from anabranch.errors import ToolError
 from anabranch.messages import ToolSpec
 from anabranch.tool import Tool, code_version, require_tools
 
@@ -48,6 +49,17 @@ class ToolSet(Mapping[str, UsableTool]):
                 )
 
     def specs(self) -> tuple[ToolSpec, ...]:
+        """Return the tools for a request to the model.
+
+        Raises:
+            ToolError: if a source of tools was never opened, so that its tools would be missing.
+        """
+        for source in self._sources:
+            if not getattr(source, "was_opened", True):
+                raise ToolError(
+                    f"{type(source).__name__} is not connected to its servers. Write the turns of the"
+                    f" agent inside `async with {type(source).__name__}(…) as remote:`."
+                )
         return tuple(tool.spec for tool in self._now().values())
 
     def with_source(self, source: ToolSource) -> ToolSet:

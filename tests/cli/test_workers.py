@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import uvicorn
 
 from anabranch.cli import _calling
 from anabranch.cli._endpoint import listen
+from anabranch.cli._http_server import Bounds, configure
 from tests.cli.running import Run
 from tests.patience import PATIENCE
 
@@ -137,3 +139,8 @@ async def test_replies_do_not_wait_for_the_acknowledgement_of_the_one_before() -
             assert await asyncio.wait_for(off, PATIENCE)
             writer.close()
             await writer.wait_closed()
+
+
+def test_a_worker_may_import_its_tools_for_longer_than_uvicorn_allows_by_default() -> None:
+    default = uvicorn.Config("app").timeout_worker_healthcheck
+    assert configure(None, Bounds(1), 2).timeout_worker_healthcheck >= 20 * default

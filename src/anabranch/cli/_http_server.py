@@ -152,6 +152,8 @@ class Lifetime:
 
 HEADROOM: Final = 16
 """Health checks that a server answers at the same time, in addition to all other requests."""
+STARTING: Final = 120
+"""Seconds in which a worker imports the tools; uvicorn kills and replaces a worker that takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ def configure(app: Any, bounds: Bounds, workers: int = 1) -> uvicorn.Config:  # 
         timeout_keep_alive=10,
         h11_max_incomplete_event_size=2**14,
         timeout_graceful_shutdown=drain(bounds.grace),
+        timeout_worker_healthcheck=STARTING,
         log_config={"version": 1, "incremental": True, "loggers": levels},
     )
 

@@ -1,3 +1,4 @@
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +120,17 @@ def test_the_output_of_a_target_goes_to_stderr(capsys: pytest.CaptureFixture[str
     Path("target.py").write_text(f"print('hello')\n{TOOLS}")
     load(["target.py"])
     assert capsys.readouterr() == ("", "hello\n")
+
+
+def test_output_below_python_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("target.py").write_text(
+        "import os, subprocess, sys\nos.write(1, b'native ')\n"
+        f"subprocess.run([sys.executable, '-c', 'print(1)'], check=True)\n{TOOLS}"
+    )
+    load(["target.py"])
+    os.write(1, b"protocol")
+    out, err = capfd.readouterr()
+    assert (out, err.split()) == ("protocol", ["native", "1"])
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,24 @@ def protocol_on_stdout() -> Generator[None]:
         yield
 
 
+@contextmanager
+def prints_on_stderr() -> Generator[None]:
+    """Send what the block prints to stderr, also from native libraries and from other processes."""
+    try:
+        kept = os.dup(1)
+    except OSError:  # the process has no stdout
+        kept = None
+    try:
+        with redirect_stdout(sys.stderr):
+            if kept is not None:
+                os.dup2(2, 1)
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
 DEPTH = 4
 """Recorded frames of a place: at most three lie between an operation and the author's line."""
 _FRAME = re.compile(r'  File "([^"]+)", line \d+.*\n(?:    .*\n?)*')

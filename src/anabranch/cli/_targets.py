@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, cast
 from typing_extensions import TypeIs
 
 from anabranch._terminal import UsageError
+from anabranch.cli._output import prints_on_stderr
 from anabranch.errors import author_line
 from anabranch.tool import HandoffTool, Tool
 
@@ -146,7 +146,7 @@ def load(targets: Iterable[str]) -> Found:
         if is_server(target):
             raise UsageError(f"{target} is already a server. Call it: anabranch call.")
         place, attribute = split_target(target)
-        with redirect_stdout(sys.stderr):
+        with prints_on_stderr():
             module = _import(place)
         found.version = found.version or str(vars(module).get("__version__", ""))
         if attribute is not None:

@@ -11,8 +11,6 @@ from pydantic import PydanticUserError
 OF_OTHERS: Final[Mapping[str, str]] = {
     "create_message": "ctx.sample(prompt)",
     "report_progress": "ctx.notify(message, progress, total)",
-    "create_message": "ctx.sample(prompt)",
-    "request_id": "ctx.call_id",
     "request_id": "ctx.call_id",
     **{
         level: f'ctx.log("{level}", message)'

@@ -1,4 +1,4 @@
-"""Markers: a call that passed the place of a change takes the old way, and other calls the new one."""
+"""Markers: a call that passed the place of a change runs the old code, and other calls the new code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Deployed:
         self._state = World().journal().dumps()
 
     async def change(self) -> bool:
-        """Return whether the call takes the new way; the first version has no marker, and takes the old one."""
+        """Return whether the call runs the new code; the first version has no marker, and runs the old."""
         if not self.is_new:
             return False
         self.ways.append(await patched())
@@ -318,7 +318,7 @@ async def test_records_of_a_lost_race_mark_no_passed_place() -> None:
 
 
 async def test_a_marker_does_not_wait_for_a_lagging_background_task() -> None:
-    """The task may run for ever. The old way is safe, and is recorded."""
+    """The task may run for ever. The call safely runs the old code, and records the decision."""
     lag = asyncio.Event()
 
     def version(call: Deployed) -> Body:
@@ -395,7 +395,7 @@ async def test_a_hot_run_of_a_new_call_takes_the_new_way() -> None:
 async def test_a_hot_run_waits_for_the_replay_of_other_branches_but_not_for_their_work(
     passed: bool, delay: float, way: bool
 ) -> None:
-    """A hot run has no round that ends in a pause. The old way is safe."""
+    """A hot run has no round that ends in a pause. The old code is safe."""
 
     def version(call: Deployed) -> Body:
         async def other() -> Any:

@@ -29,10 +29,10 @@ async def test_a_job_logs_the_first_of_several_failures_and_the_next_success(
     assert (
         caplog.messages
         == [
-            "the job: not done this time, and tried again: It is down.",
-            "the job: not done this time, and tried again",
-            "the job: done again",
-            "the job: not done this time, and tried again: It is down.",
+            "job 'the job' failed, and will run again: It is down.",
+            "job 'the job' failed, and will run again",
+            "job 'the job' works again",
+            "job 'the job' failed, and will run again: It is down.",
         ]
         * 2
     )

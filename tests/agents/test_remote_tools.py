@@ -396,7 +396,7 @@ async def test_five_hundred_tools_are_offered_and_more_than_a_thousand_are_not(
     offer_at_most(400, monkeypatch)
     async with RemoteTools(many, era="handshake") as remote:
         assert len(remote.offered_tools(())) == 400
-    assert "of 500 tools 400 are used" in caplog.text
+    assert "lists 500 tools; only the first 400 are used" in caplog.text
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -377,7 +377,7 @@ async def test_a_tool_that_has_asked_is_not_run_again_by_continuing() -> None:
     caller = await here.caller()
     with (
         anyio.fail_after(PATIENCE),
-        pytest.raises(ToolError, match=r"'pay' has asked 'And now\?' and continues from there"),
+        pytest.raises(ToolError, match=r"'pay' waits at the question 'And now\?', below this node"),
     ):
         await here.agent.resume(caller)
     assert effects == ["paid"]

@@ -91,7 +91,7 @@ async def test_siblings_are_reachable_from_deep_inside_of_a_branch() -> None:
 
 
 async def test_without_branches_there_is_nothing_beside() -> None:
-    assert "No other branch starts" in await shown(session(), "hello", "/left")
+    assert "No message above has another branch" in await shown(session(), "hello", "/left")
 
 
 async def test_root_is_an_answer_that_one_can_go_on_from() -> None:
@@ -119,7 +119,7 @@ async def test_lastfork_and_nextfork_find_the_nearest_fork() -> None:
 
 async def test_a_missing_fork_above_or_below_is_reported() -> None:
     chat = session()
-    assert "No fork lies between the beginning and here." in await shown(chat, "a", "/lastfork")
+    assert "No message above has several branches." in await shown(chat, "a", "/lastfork")
     assert "No fork lies below." in await shown(chat, "/nextfork")
 
 

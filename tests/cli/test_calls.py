@@ -206,7 +206,7 @@ def test_an_undo_that_fails_is_left(
         (["replay"], 2, "Name a call and the TARGET"),
         (["replay", CALL], 2, "Name a call and the TARGET"),
         (["replay", "--all"], 2, "Name a call and the TARGET"),
-        (["replay", CALL, TARGET, "--tool", "trip"], 2, "--tool narrows --all"),
+        (["replay", CALL, TARGET, "--tool", "trip"], 2, "--tool needs --all"),
         (["replay", CALL, "http://127.0.0.1/mcp"], 2, "is a running server"),
         (["replay", CALL, "examples/wizard.py"], 2, "one of 'trip', which examples/wizard.py does"),
         (["undo", "nothing", TARGET], 1, "The store has no call 'nothing'"),

@@ -155,7 +155,7 @@ async def test_the_reaper_continues_after_any_failure(caplog: pytest.LogCaptureF
         await store.until("failed")
         desk.clock.advance(expiry.INTERVAL)
     assert not running.done()
-    assert caplog.messages == ["expired calls: not done this time, and tried again"]
+    assert caplog.messages == ["job 'expire calls' failed, and will run again"]
     running.cancel()
     await asyncio.wait({running})
     assert running.cancelled()

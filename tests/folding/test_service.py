@@ -423,4 +423,4 @@ async def test_a_listener_that_fails_is_logged_and_changes_nothing(
 
     service = BranchService(open_branch_store("memory:"), listener=listen)
     assert (await service.create(**TASK)).branch.status == "active"
-    assert "the listener failed at created" in caplog.text
+    assert "the listener raised an error for the event 'created'" in caplog.text

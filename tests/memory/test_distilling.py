@@ -266,7 +266,7 @@ async def test_a_worker_continues_after_its_store_failed(
             await asked.wait()
             group.cancel_scope.cancel()
 
-    assert "branches to learn from: not done this time" in caplog.text
+    assert "job 'learn from branches' failed" in caplog.text
 
 
 # -- what is known ---------------------------------------------------------------------------

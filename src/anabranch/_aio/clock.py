@@ -125,13 +125,13 @@ async def run_job(name: str, job: Callable[[], Awaitable[object]]) -> bool:
         if (name, type(error)) in failures:
             return False
         if isinstance(error, StoreError):  # the message says it all
-            logger.warning("%s: not done this time, and tried again: %s", name, error)
+            logger.warning("job %r failed, and will run again: %s", name, error)
         else:
-            logger.exception("%s: not done this time, and tried again", name)
+            logger.exception("job %r failed, and will run again", name)
         return False
     if failures:
         _failing.set(known - failures)
-        logger.warning("%s: done again", name)
+        logger.warning("job %r works again", name)
     return True
 
 

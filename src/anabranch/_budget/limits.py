@@ -67,7 +67,7 @@ class FullShareError(Exception):
 
 
 class Shares:
-    """Counts the places that callers hold in this process, at most ``most`` each; ``None`` for no limit."""
+    """Counts the requests or streams of each caller in this process, at most ``most`` each."""
 
     def __init__(self, most: int | None) -> None:
         self.most = most

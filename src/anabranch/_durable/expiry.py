@@ -66,7 +66,7 @@ class Reaper:
 
     async def run(self) -> NoReturn:
         """End the expired calls every :data:`INTERVAL` seconds, until cancelled."""
-        await run_every(self._calls.runtime.clock, INTERVAL, "expired calls", self.expire)
+        await run_every(self._calls.runtime.clock, INTERVAL, "expire calls", self.expire)
 
     async def expire(self) -> int:
         """End the expired calls, and delete old ones; return the number of calls that have ended."""
@@ -188,8 +188,10 @@ class Reaper:
             async with call:
                 await call.unwind(CallExpiredError(line))
         except CallExpiredError as expired:
-            problems = getattr(expired, "__notes__", [])
-            logger.info("call %r has expired, and is undone: %s", line, problems or "all of it")
+            if problems := getattr(expired, "__notes__", []):
+                logger.warning("call %r has expired; some undos failed: %s", line, problems)
+            else:
+                logger.info("call %r has expired; all its steps are undone", line)
         return not journal.compensations
 
 

@@ -174,6 +174,6 @@ class Ending:
         problems = await self._compensations.run(this_round_only=True)
         journal = self._cursor.journal
         if left := [due.step_id for due in journal.compensations]:
-            what = "call %r does not fit its tool, so these steps are not undone: %s"
+            what = "the record of call %r differs from its tool, so these steps are not undone: %s"
             logger.error(what, journal.line, left)
         return problems

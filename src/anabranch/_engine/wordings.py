@@ -35,7 +35,7 @@ class Wordings:
         return self._journal.pending.get(step_id, (kind, asked)) != (kind, asked)
 
     def refuses(self, step_id: str, kind: str, entry: Entry) -> bool:
-        """Return whether ``entry`` answers other words than those of the current question."""
+        """Return whether to ask again, because ``entry`` answers another wording of the question."""
         first = self._first.get(step_id, step_id)
         # A step has no words, so a question in its place is drift:
         # test_a_step_may_take_the_place_of_an_open_question_and_not_of_an_answer.

@@ -70,7 +70,7 @@ def with_text_choices(schema: Schema) -> dict[str, Any]:
 
 
 def protocol_field(schema: Schema) -> dict[str, Any]:
-    """Return ``schema`` with the protocol's keys; its description names the other rules."""
+    """Return ``schema`` with MCP's keys alone, and with the other rules in its description."""
     schema = _with_bounds(schema)
     kind = schema.get("type", "string")
     known = _choice_keys(schema) if kind == "string" else ()

@@ -426,7 +426,7 @@ async def turn_of(agent: Agent, node: Node) -> Turn:
 
 
 def _turn_at(agent: Agent, around: Surroundings) -> tuple[Turn, OpenFork | None]:
-    """Return a turn for storing an answer; in a branch, the turn leaves the thread's head alone."""
+    """Return a turn that stores an answer; in a branch, the turn does not move the thread's head."""
     turn, fork = _turn_in(agent, around.thread, around.last), open_fork(around)
     turn.timeline.moves_head = fork is None
     return turn, fork

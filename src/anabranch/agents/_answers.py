@@ -77,8 +77,8 @@ def check_unasked(line: BatchLine) -> None:
         if (round_ := line.rounds.get(use.id)) is not None:
             question = round_.questions[-1]
             raise ToolError(
-                f"The tool {use.name!r} has asked {question.text!r} and continues from there:"
-                f" answer that question ({question.id}), below this node."
+                f"The tool {use.name!r} waits at the question {question.text!r}, below this node."
+                f" Answer the question {question.id}, and do not continue here."
             )
 
 

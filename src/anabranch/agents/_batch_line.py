@@ -185,7 +185,10 @@ class BatchLine:
         return BatchLine(self.nodes[:length], self._results, self._above)
 
     def holder(self, use_id: str) -> Node:
-        """Return the node whose lines alone see a tool's result: its last answer, or the caller."""
+        """Return the node that stores a tool's result: its last answer, or else the caller.
+
+        Only paths through this node see the result.
+        """
         round_ = self.rounds.get(use_id)
         return self.caller if round_ is None else list(round_.answers.values())[-1]
 

@@ -182,7 +182,7 @@ class PathEnd:
         is_unread: whether all tools have returned, and the model has not read their results yet.
         questions: the open questions, in the order of the line; then the questions in branches.
         until: the time at which the first of their tools continues without an answer.
-        is_cut_off: whether a tool has not asked: the tool sleeps, never began, or has branches.
+        is_cut_off: whether a tool waits for no question: it sleeps, never began, or runs branches.
     """
 
     around: Surroundings

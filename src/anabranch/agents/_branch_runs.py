@@ -117,7 +117,9 @@ async def _report(turn: Turn, outcome: BranchOutcome) -> None:
     try:
         await turn.timeline.dependencies.listener(BranchEnded(outcome))
     except Exception:  # outside of this branch, the error would end the others
-        logger.exception("the end of the branch at %r was not heard", outcome.start.id)
+        logger.exception(
+            "the listener raised an error for the end of the branch at %r", outcome.start.id
+        )
 
 
 async def _running(turn: Turn, path: BranchPath, *, work: bool) -> Node:

@@ -53,7 +53,7 @@ class Recombined:
 async def recombine(
     recombiner: str, answers: Sequence[BranchAnswer], ask: AskModel, *, judges: int = JUDGES
 ) -> Recombined:
-    """Return one text that ``recombiner``, in any case, makes of the ``answers`` that are not blank."""
+    """Join the ``answers`` that are not blank into one text, by ``recombiner`` in any letter case."""
     name = recombiner.strip().lower()
     if name not in get_args(Recombiner):
         known = ", ".join(get_args(Recombiner))

@@ -66,7 +66,7 @@ class ToolBatch:
         return self._writer.line
 
     async def run(self) -> Node:
-        """Return the ``results`` node; while a tool waits, return the last node of the line."""
+        """Run the unfinished tools; return the ``results`` node, or the line's last node if a tool waits."""
         await self._store_placeholders()
         while True:
             await all_or_first_error([partial(self._use, use) for use in self._unfinished])

@@ -97,7 +97,7 @@ class WorkingBranch:
     async def admitted(
         self, request: SampleRequest, meter: Meter, *, aside: bool = False
     ) -> AsyncGenerator[AdmittedRequest]:
-        """Wait until the budget and ``meter`` allow ``request``; ``aside``, all its tokens are new."""
+        """Wait until the budget and ``meter`` allow ``request``, whose whole prompt is new if ``aside``."""
         prompt = prompt_tokens(request)
         new = prompt if aside else self._new_in(prompt)
         admission = await self._reserve(prompt, new, request.max_tokens, aside=aside)

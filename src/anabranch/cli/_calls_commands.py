@@ -112,7 +112,7 @@ def replay_command(
     or stored. Exit status: 0 no call differs, 1 a call differs, 2 wrong usage.
     """
     if tool and not every:
-        raise UsageError("--tool narrows --all: give both, or the call alone.")
+        raise UsageError("--tool needs --all. Add --all, or leave --tool out and name one call.")
     name, targets = (None, names) if every else (names[0] if names else None, names[1:])
     if not targets or (name is None and not every):
         raise UsageError("Name a call and the TARGET that has its tool, or --all and the TARGET.")

@@ -58,7 +58,7 @@ def serve(recipe: ServerRecipe, endpoint: Endpoint) -> None:
             " --memory."
         )
     if wanted.shared_memory is not None and not wanted.memory:
-        raise UsageError("--shared-memory names the project of --memory. Give both options.")
+        raise UsageError("--shared-memory needs --memory. Give both options.")
     if wanted.folding and endpoint.workers > 1 and store is None:
         raise UsageError("Workers share branches in a store only. Give --store URL.")
     console = Console()

@@ -97,7 +97,7 @@ class DBOSEngine:
         queues = await self._asking(register_queues(client, tools, concurrency))
         taking = DBOSWorker(lambda wake: self._advance(wake, advance), concurrency)
         async with taking.listening(self._url, self._schema, queues):
-            await run_every(self._clock, PRUNE_EVERY, "old wakes", self._prune)
+            await run_every(self._clock, PRUNE_EVERY, "delete old wakes", self._prune)
 
     async def close(self) -> None:
         """See :meth:`Engine.close`."""

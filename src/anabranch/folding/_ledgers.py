@@ -161,7 +161,11 @@ class Ledgers:
         try:
             self._listener(event)
         except Exception:
-            logger.exception("the listener failed at %s of branch %r", event.kind, event.branch.id)
+            logger.exception(
+                "the listener raised an error for the event %r of branch %r",
+                event.kind,
+                event.branch.id,
+            )
 
 
 def _expired(ledger: Ledger, branch_id: str) -> Branch | None:

@@ -331,7 +331,7 @@ class BranchService:
 
     async def run(self) -> NoReturn:
         """Until cancelled, close each branch soon after its time is over."""
-        await run_every(self._clock, EXPIRE_EVERY, "branches out of time", self.expire)
+        await run_every(self._clock, EXPIRE_EVERY, "expire branches", self.expire)
 
     @property
     def _owner(self) -> Owner:

@@ -188,7 +188,7 @@ def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> d
 
 
 def _contexts(requests: Mapping[str, BaseModel]) -> dict[str, Any] | None:
-    """Return the contexts of questions as ``_meta`` of a result, since its requests have none."""
+    """Return the contexts of questions as a result's ``_meta``; the requests in a result have none."""
     contexts: dict[str, Any] = {}
     for step_id, request in requests.items():
         meta: Mapping[str, Any] = cast("Any", request).params.meta or {}

@@ -64,7 +64,12 @@ class ToolList:
         begun = time.thread_time()
         for name, tool in listed.items():
             if len(fit) == MOST_TOOLS or time.thread_time() - begun > LONGEST_READING:
-                logger.warning("%s: of %d tools %d are used", self._place, len(listed), len(fit))
+                logger.warning(
+                    "%s lists %d tools; only the first %d are used: the others exceed a limit",
+                    self._place,
+                    len(listed),
+                    len(fit),
+                )
                 break
             if (known := self.tools.get(name)) == tool and known is not None:
                 fit[name] = known  # an unchanged tool stays the same object

@@ -61,7 +61,7 @@ class Distiller:
 
     async def run(self) -> NoReturn:
         """Learn from queued branches without end; read the queue every :data:`POLL` seconds."""
-        await run_every(self._bank.clock, POLL, "branches to learn from", self.learn_all)
+        await run_every(self._bank.clock, POLL, "learn from branches", self.learn_all)
 
     async def learn_all(self) -> int:
         """Learn from each queued branch; return the number of branches that it learned from.

@@ -147,7 +147,7 @@ class MemoryStore(Protocol):
         ...
 
     async def lease(self, owner: str, now: float, until: float) -> QueuedBranch | None:
-        """Reserve the branch that has waited longest for ``owner``, and count the attempt.
+        """Reserve for ``owner`` the branch that has waited longest, and count the attempt.
 
         No other worker gets the branch before ``until``. The store skips branches that are leased,
         or whose next attempt is later than ``now``.

@@ -329,9 +329,8 @@ class TreeStore(Protocol):
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
         """Return the nodes that were added to a thread after the nodes ``known``.
 
-        Earlier, ``known`` were all nodes of the thread. The result has the order of a
-        :class:`Tree`. The store only counts the known nodes: the result is ``None`` if some are
-        gone. The result may lack a node that was deleted and added again under its old id.
+        ``known`` are all nodes of the thread at an earlier time. The store only counts them: the
+        result is ``None`` if some are gone, and otherwise has the order of a :class:`Tree`. The result may lack a node that was deleted and added again under its old id.
         """
         ...
 

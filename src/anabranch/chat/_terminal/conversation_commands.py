@@ -69,7 +69,7 @@ async def _answer(session: Session, values: str = "") -> Outputs:
     path = (await cursor.walk()).path(cursor.node_id)
     asked = [node for node in path if node.kind == "question"]
     if not asked:
-        raise SessionError("No tool has asked a question between the beginning and here.")
+        raise SessionError("No tool has asked a question above.")
     node, request = asked[-1], question_of(asked[-1])
     if values:
         reply = read_answer(request, values)

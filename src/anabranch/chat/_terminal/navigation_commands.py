@@ -40,7 +40,7 @@ async def _go_to_sibling(session: Session, step: int) -> Outputs:
         if len(siblings) > 1:
             return await cursor.go(siblings[(at + step) % len(siblings)].id)
         place = walk.above(place)
-    raise SessionError("No other branch starts between the beginning and here.")
+    raise SessionError("No message above has another branch.")
 
 
 _left = partial(_go_to_sibling, step=-1)
@@ -64,7 +64,7 @@ async def _last_fork(session: Session) -> Outputs:
     try:
         return await cursor.go(walk.last_fork(cursor.node_id))
     except LookupError:
-        raise SessionError("No fork lies between the beginning and here.") from None
+        raise SessionError("No message above has several branches.") from None
 
 
 async def _next_fork(session: Session) -> Outputs:

@@ -54,7 +54,7 @@ class DueWork:
                     await slots.acquire()
                     free += 1
                 found: list[Wake] = []
-                await run_job("the search for due runs", partial(self._find, free, found))
+                await run_job("find due runs", partial(self._find, free, found))
                 for _ in range(free - len(found)):
                     slots.release()
                 for wake in found:
@@ -94,4 +94,4 @@ class DueWork:
 
 async def _advance(wake: Wake, advance: Callable[[Wake], Awaitable[None]]) -> None:
     with observe_wake(wake.call, wake.turn, wake.tool, wake.trace):
-        await run_job(f"the run of {wake.call!r}", partial(advance, wake))
+        await run_job(f"run {wake.call}", partial(advance, wake))

@@ -55,7 +55,7 @@ class TurnLease(RenewedLease):
 
 
 class ThreadLease:
-    """Gives the lease to run in a thread; runs use the share of the user ``share``."""
+    """Begins, queues and takes the runs of one thread, within the limit of the user ``share``."""
 
     def __init__(
         self,

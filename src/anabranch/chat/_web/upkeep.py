@@ -28,11 +28,11 @@ class Upkeep:
         self._backlog = backlog
 
     def jobs(self) -> Iterator[Awaitable[object]]:
-        yield run_every(self._clock, PRUNE_EVERY, "old events", self.prune)
-        yield run_every(self._clock, REPORT_EVERY, "the backlog", self.report_backlog)
+        yield run_every(self._clock, PRUNE_EVERY, "delete old events", self.prune)
+        yield run_every(self._clock, REPORT_EVERY, "report the backlog", self.report_backlog)
         yield from self._agent.tools.tended()
         yield self._agent.expire_calls()
-        yield run_once(self._clock, REPORT_EVERY, "tools that were cut off", self.resume)
+        yield run_once(self._clock, REPORT_EVERY, "continue tools that were cut off", self.resume)
 
     async def prune(self) -> None:
         now = self._clock.now()

@@ -1,4 +1,4 @@
-"""An answerer of a chat client, and the results that the client receives."""
+"""An answerer of a chat client, and the results of the turns that it follows."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ def results(events: Iterable[Event]) -> list[object]:
 
 
 class Desk(Absent):
-    """Answers what no plugin is for."""
+    """Answers the questions that no plugin handles."""
 
     def __init__(self, content: dict[str, Any] | None) -> None:
         self.reply = ElicitReply(action="accept", content=content)

@@ -1,4 +1,4 @@
-"""Two users of a chat, whom the application knows by a header."""
+"""Two users of a chat, whom the application recognises by a header."""
 
 from starlette.requests import Request
 

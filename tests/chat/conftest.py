@@ -9,7 +9,10 @@ from tests.postgres import Server
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a new store that can be opened several times: in SQLite, and in the long run in Postgres."""
+    """Return the URL of a new store that can be opened several times:
+
+    SQLite, and Postgres in the long run.
+    """
     if request.param == "postgresql":
         server: Server = request.getfixturevalue("postgres")
         return server.new_url()

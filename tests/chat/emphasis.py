@@ -1,4 +1,4 @@
-"""Emphasis in languages without spaces around it, and the reading of the chat's terminal."""
+"""Emphasis in languages without spaces around it, as the chat's terminal reads it."""
 
 # ruff: noqa: RUF001 - the punctuation of these languages
 
@@ -31,7 +31,7 @@ READ = {
 
 
 def in_terminal(text: str) -> str:
-    """Return ``text`` with tags where a terminal draws emphasis."""
+    """Return ``text`` with tags at the places where a terminal draws emphasis."""
     tags = {"strong": "strong", "em": "em", "s": "del"}
     return "".join(
         f"<{'/' * (each.nesting < 0)}{tags[each.tag]}>" if each.tag in tags else each.content

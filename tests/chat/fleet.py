@@ -79,7 +79,7 @@ SCRIPT: list[dict[str, Any]] = [
 
 
 async def until_ended(client: httpx2.AsyncClient, after: int, ends: int) -> list[str]:
-    """Return the events of a thread after one of them, until so many runs have ended."""
+    """Return the events of a thread after ``position``, until the given number of runs has ended."""
     text = ""
     async with client.stream("GET", f"/threads/t1/events?after={after}") as response:
         async for piece in response.aiter_text():
@@ -93,7 +93,7 @@ async def until_ended(client: httpx2.AsyncClient, after: int, ends: int) -> list
 class Fleet:
     """Web processes and workers over the same store, with DBOS between them.
 
-    Their model has a script, unless ``model`` is another.
+    Their model follows a script, unless ``model`` is another.
     """
 
     def __init__(self, folder: Path, url: str, model: str = "") -> None:
@@ -105,7 +105,7 @@ class Fleet:
 
     @asynccontextmanager
     async def _process(self, command: str, *options: str) -> AsyncGenerator[tuple[Process, str]]:
-        """A process that has written a line; it is killed at the end, if it still runs."""
+        """Start a process and wait for its first line; a process that still runs at the end is killed."""
         given = ["--store", self.url, "--engine", "dbos"]
         given += ["--model", self.model, *options]
         started = await asyncio.create_subprocess_exec(
@@ -136,7 +136,7 @@ class Fleet:
             yield process
 
     def let_leases_run_out(self) -> None:
-        """Give up what killed processes had a right to, as time would."""
+        """End the leases of killed processes, as the passing of time would."""
         with psycopg.connect(self.url, autocommit=True) as store:
             store.execute("UPDATE anabranch_call SET leased_until = 1 WHERE owner IS NOT NULL")
             store.execute("UPDATE anabranch_run SET due = 1 WHERE owner IS NOT NULL")

@@ -1,4 +1,4 @@
-"""Processes of a chat over one store, whose engine leaves its wakes to the test; and what pages are sent."""
+"""Processes of a chat over one store, whose wakes the test delivers; and the events that pages receive."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.agents.asking import ask, number
 
 
 class Noting(InProcessEngine):
-    """An engine without workers: a test takes its wakes."""
+    """An engine without workers: the test delivers its wakes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Noting(InProcessEngine):
         self._came.set()
 
     async def look(self, process: Conversations) -> None:
-        """Let a process look for due work, which the test then takes like the wakes."""
+        """Let a process look for due work, which the test then delivers like wakes."""
         self.wakes += await process.due.claim()
 
     async def next(self, call: str) -> Wake:
@@ -46,7 +46,7 @@ class Noting(InProcessEngine):
 
 
 class Machines:
-    """Processes on the same store; each advance is one of them, in any order."""
+    """Processes on the same store; any of them does the next piece of work, in any order."""
 
     def __init__(self, url: str, decide: Callable[[SampleRequest], Any], seed: int = 0) -> None:
         self.url = url
@@ -77,20 +77,20 @@ class Machines:
             await trees.close()
 
     async def begun(self, process: Conversations, text: str = "go") -> Conversation:
-        """A conversation with a run that waits for a worker."""
+        """Return a conversation with a run that waits for a worker."""
         found = await process.begin(Thread("t1", self.clock.now()))
         assert found is not None
         await found.say(text, "r1")
         return found
 
     async def drive(self, *processes: Conversations) -> None:
-        """Take all wakes, one after the other, in any order, each in any process."""
+        """Deliver all wakes one by one, in any order, each to any process."""
         while self.engine.wakes:
             wake = self.engine.wakes.pop(self.random.randrange(len(self.engine.wakes)))
             await self.random.choice(processes).advance(wake)
 
     async def answer_all(self, *processes: Conversations) -> None:
-        """Answer what is asked, in any process, until nothing is open."""
+        """Answer the open questions, in any process, until none is open."""
         runs = 1
         while asked := await self.asked(processes[0]):
             runs += 1
@@ -114,7 +114,7 @@ async def events_of(process: Conversations) -> list[dict[str, Any]]:
 
 
 def check(events: list[dict[str, Any]], tree: Tree) -> None:
-    """Each node, text, tool call and result is in the log once, and all that begins ends."""
+    """Check that the log has each node, text, tool call and result once, and an end for each start."""
 
     def seen(kind: str, name: str) -> Counter[str]:
         return Counter(each[name] for each in events if each["type"] == kind)
@@ -129,7 +129,7 @@ def check(events: list[dict[str, Any]], tree: Tree) -> None:
 
 
 def check_branches(events: list[dict[str, Any]]) -> None:
-    """All that happens in a branch is between its beginning and an end, and all of it in a run."""
+    """Check that all events of a branch are between its start and its end, and inside a run."""
     is_running, open_branches = False, set[object]()
     for event in events:
         kind, branch = event["type"], event.get("subagentRunId")
@@ -153,7 +153,9 @@ def ids_of(events: list[dict[str, Any]], name: str) -> list[str]:
 
 
 async def open_runs(here: Machines) -> list[tuple[str, int]]:
-    """The state of each open run, and how many processes have left the run or died over it."""
+    """Return the state of each open run, and the number of processes that left the run or died
+    during it.
+    """
     events = open_run_events(here.url)
     found = await open_work(events, here.clock.now(), 10)
     await events.close()

@@ -1,4 +1,4 @@
-"""Recorded calls that the calls room shows, and an answer to one of their questions."""
+"""Recorded calls that the calls page shows, and an answer to one of their questions."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tests.recorded.trips import desk
 
 
 def later(**arguments: Any) -> Desk:
-    """Return a desk whose calls have not expired by the clock of the application."""
+    """Return a desk whose calls have not expired by the application's clock."""
     at = desk(**arguments)
     at.clock.advance(4e9)
     return at

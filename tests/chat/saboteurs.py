@@ -6,7 +6,7 @@ from anabranch.chat._web.conversations import Conversations
 
 
 def forget_the_owner(patch: pytest.MonkeyPatch) -> None:
-    """Let everyone find every conversation."""
+    """Let every user find every conversation."""
 
     async def find(self: Conversations, thread_id: str, principal: str | None) -> object:
         thread = await self.agent.store.thread(thread_id)

@@ -1,4 +1,4 @@
-"""Sessions for tests: a tree in memory, a model that decides by what it is asked."""
+"""Sessions for tests: a tree in memory, and a model whose replies depend on the message."""
 
 import itertools
 from collections.abc import Callable
@@ -53,12 +53,12 @@ class Person(Absent):
 
 
 def heard(request: SampleRequest) -> str:
-    """What the last message says, results of tools left out."""
+    """Return the text of the last message, without tool results."""
     return request.messages[-1].text
 
 
 def echo(request: SampleRequest) -> str | SampleReply | Exception:
-    """Repeat what is said; `fork A B` branches, `use TOOL …` calls a tool, `break` fails."""
+    """Repeat the message; `fork A B` branches, `use TOOL …` calls a tool, `break` fails."""
     said = heard(request)
     words = said.split()
     match words[:1]:
@@ -111,7 +111,7 @@ def beside(chat: Session) -> Session:
 
 
 async def feed(chat: Session, *lines: str) -> list[Output]:
-    """Put lines in; return what the last one gives."""
+    """Enter lines; return the result of the last one."""
     outputs: list[Output] = []
     for line in lines:
         outputs = await enter(chat, line)
@@ -119,7 +119,7 @@ async def feed(chat: Session, *lines: str) -> list[Output]:
 
 
 async def shown(chat: Session, *lines: str) -> str:
-    """Put lines in; return the text that the last one gives, errors marked as such."""
+    """Enter lines; return the text of the last result, with errors marked."""
     return "\n".join(
         f"error: {output.content}" if output.type == "error" else output.content
         for output in await feed(chat, *lines)

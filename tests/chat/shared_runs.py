@@ -1,4 +1,4 @@
-"""Runs that one process of a chat accepts and any process over the same store works on."""
+"""Runs that one web process accepts and any process over the same store works on."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -17,14 +17,14 @@ from tests.chat.web import browsing, events_in
 
 @asynccontextmanager
 async def process(url: str, **options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
-    """A web application with a connection of its own to the store, as another process has it."""
+    """Return a web application with a separate connection to the store, like another process."""
     store = open_tree_store(url)
     async with browsing(store=store, closes_store=True, **options) as client:
         yield client
 
 
 async def die(events: RunEvents, run_id: str, attempt: int = 0) -> None:
-    """Have a worker take the run of a thread, and die."""
+    """Let a worker take the run of a thread, and die."""
     turn = await events.turn("t1")
     assert turn is not None
     assert turn.id == run_id
@@ -33,7 +33,7 @@ async def die(events: RunEvents, run_id: str, attempt: int = 0) -> None:
 
 
 async def accepted(client: httpx2.AsyncClient, body: dict[str, Any]) -> None:
-    """Send a run to a process that does not work on it."""
+    """Send a run to a process that does not work on the run."""
     response = await client.post("/agui", json=body, headers={"Accept": "application/json"})
     assert response.status_code == 202, response.text
 
@@ -51,7 +51,7 @@ async def ended(client: httpx2.AsyncClient, thread: str = "t1") -> list[dict[str
 
 
 class Held:
-    """A model that says one word, and then waits until it may go on."""
+    """A model that writes one word, and then waits until the test releases it."""
 
     def __init__(self) -> None:
         self.resume = asyncio.Event()
@@ -71,7 +71,7 @@ class Held:
 
 
 async def until_said(client: httpx2.AsyncClient) -> None:
-    """Wait until the model has said its first word."""
+    """Wait until the model has written its first word."""
     text = ""
     async with client.stream("GET", "/threads/t1/events?after=0") as response:
         async for piece in response.aiter_text():

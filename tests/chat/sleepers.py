@@ -28,7 +28,7 @@ WEEK = 7 * DAY
 
 @tool
 async def remind(ctx: BranchContext, days: int = 7) -> str:
-    """Note something, and remind of it after some days."""
+    """Note a line, and remind of it after some days."""
     noted = await ctx.step(note, "milk", undo=forget)
     await ctx.sleep(days * DAY)
     await ctx.step(note, "woken")
@@ -60,7 +60,7 @@ def decide(request: SampleRequest) -> SampleReply:
 
 
 class Machines:
-    """Processes one after the other, or at once, on the same store."""
+    """Processes on the same store, one after the other or at the same time."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -84,7 +84,7 @@ class Machines:
             await trees.close()
 
     async def begun(self, process: Conversations, text: str) -> Conversation:
-        """A conversation whose first run has come as far as it can."""
+        """Return a conversation whose first run has ended or waits."""
         conversation = await process.begin(Thread("t1", self.clock.now()))
         assert conversation is not None
         await conversation.say(text, "r1")
@@ -97,7 +97,7 @@ class Machines:
         return found
 
     async def held(self) -> TurnRecord | Sequence[str] | None:
-        """What the thread has: a turn, or a look at it at any time, which is then put off."""
+        """Return the stored turn of the thread, or the time of its next look for work."""
         events = open_run_events(self.url)
         found = await events.turn("t1") or await events.claim(1e12, 1e12, 9) or None
         await events.close()
@@ -120,7 +120,7 @@ async def ends_of(conversation: Conversation) -> list[str]:
 
 
 async def asked(conversation: Conversation) -> dict[str, Any]:
-    """The one question with which the last run has ended."""
+    """Return the one question at which the last run has ended."""
     ended = [each for each in await events_of(conversation) if each["type"] == "RUN_FINISHED"]
     [interrupt] = ended[-1]["outcome"]["interrupts"]
     return dict(interrupt)
@@ -132,7 +132,7 @@ class Seat(BaseModel):
 
 @tool
 async def seat(ctx: BranchContext, limit_first: bool = False) -> str:
-    """Hold a seat, and ask for a row; after a day, take any."""
+    """Hold a seat, and ask for a row; after a day, take any row."""
     await ctx.step(note, "held", undo=forget)
     asking, limit = ctx.elicit(Seat, "Which row?"), ctx.sleep(DAY)
     if limit_first:

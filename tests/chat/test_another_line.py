@@ -1,4 +1,6 @@
-"""A question of a recorded call is answered differently: the line that begins goes on like any call."""
+"""A recorded question gets a different answer, which starts another line; the line continues like
+any call.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -43,7 +45,7 @@ async def ask(ctx: BranchContext, message: str) -> int:
 
 @tool
 async def twice(ctx: BranchContext) -> list[int]:
-    """Ask twice, and take what was said each time."""
+    """Ask twice, and take the given number each time."""
     first = await ctx.step(take, await ask(ctx, "First?"))
     return [first, await ctx.step(take, await ask(ctx, "Second?"))]
 
@@ -66,7 +68,7 @@ async def lucky(ctx: BranchContext) -> int:
 
 @asynccontextmanager
 async def room(asking: Tool[Any], rounds: int) -> AsyncGenerator[httpx2.AsyncClient]:
-    """Yield a client of an application that has the tool, and a call of it whose answers were 3."""
+    """Yield a client of an application that has the tool, and a call of the tool whose answers were 3."""
     store = Modelled()
     try:
         await played(store, replace(later(), tool=asking, arguments={}), rounds)
@@ -123,7 +125,7 @@ def numbered(number: Any, step_id: str, **more: Any) -> dict[str, Any]:
 
 
 async def talked(client: httpx2.AsyncClient, said: str, *numbers: int) -> str:
-    """Say it, answer with each number, and return the id of the call."""
+    """Send the message, answer with each number, and return the id of the call."""
     await run(client, message(said))
     for place, number in enumerate(numbers):
         [question] = (await client.get("/threads/t1/pending")).json()
@@ -135,7 +137,7 @@ async def talked(client: httpx2.AsyncClient, said: str, *numbers: int) -> str:
 
 
 async def again(client: httpx2.AsyncClient, call: str, **body: Any) -> list[dict[str, Any]]:
-    """Answer differently, and return the events of the run that this begins."""
+    """Answer differently, and return the events of the new run."""
     response = await client.post(f"/calls/{call}/answers", json=body)
     assert response.status_code == 200, response.text
     assert response.json()["thread"] == "t1"
@@ -143,7 +145,7 @@ async def again(client: httpx2.AsyncClient, call: str, **body: Any) -> list[dict
 
 
 async def kinds(client: httpx2.AsyncClient) -> dict[str, list[str]]:
-    """The kinds of the nodes below each node of the thread that has several."""
+    """Return the kinds of the nodes below each node of the thread that has several."""
     nodes = (await client.get("/threads/t1/tree")).json()["nodes"]
     below: dict[str, list[str]] = {}
     for node in nodes:
@@ -173,7 +175,7 @@ async def test_a_call_of_a_conversation_goes_on_along_another_line_of_it() -> No
         assert DONE == [3, 4, 5, 6]
         [line] = lines
         assert (await client.get(f"/calls/{line}")).json()["value"] == [5, 6]
-        # On that line, the question that it has in common with the first is answered once more.
+        # On that line, the question that both lines have is answered again.
         await again(client, line, **numbered(7, "twice/elicit.1"))
         assert DONE == [3, 4, 5, 6, 7]
         assert list((await kinds(client)).values()) == [["answer", "answer", "answer"]]
@@ -276,7 +278,7 @@ async def test_a_call_of_someone_elses_conversation_is_shown_and_not_answered() 
         [listed] = (await client.get("/calls")).json()["calls"]
         call = (await client.get(f"/calls/{listed['id']}")).json()
         assert (call["thread"], call["answerable"], call["value"]) == (None, False, 3)
-        for trees in (None, store):  # also where its conversation is not here at all
+        for trees in (None, store):  # and if its conversation is not in this store
             shown["store"] = trees
             async with browsing(tools=[lucky], **shown) as other:
                 body = numbered(4, "lucky/elicit.1")

@@ -1,4 +1,4 @@
-"""The calls room: what a browser is shown of recorded calls, and another answer to one of their questions."""
+"""The calls page: the records that a browser receives, and another answer to one of their questions."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ async def room(
 
 
 async def nobody(_: Any) -> None:
-    """Let no one in."""
+    """Admit no user."""
 
 
 async def test_there_is_no_such_room_unless_it_is_switched_on() -> None:
@@ -121,7 +121,7 @@ async def test_another_answer_begins_another_line() -> None:
         assert (first["value"], first["lines"]) == ("Graz-1: 3, Yes. fine", [name])
         again = await client.post(f"/calls/{CALL}/answers", json=accepted(5))
         assert again.json()["id"] == name
-    assert DONE == []  # what was done before the question is not done again
+    assert DONE == []  # effects before the question do not run again
 
 
 async def test_the_same_answer_is_the_same_line() -> None:

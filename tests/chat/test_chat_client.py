@@ -1,4 +1,4 @@
-"""The client of a chat's server: its questions are answered by plugins, and its events followed."""
+"""The client of a chat server: plugins answer its questions, and the client follows events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -28,7 +28,7 @@ from tests.stores.lost_events import lose_events
 
 
 def plugin(*answers: Any) -> tuple[PluginClient, list[PluginRequest[Seat]]]:
-    """A plugin whose handler gives these answers in turn, and the requests that it gets."""
+    """Return a plugin whose handler gives these answers in turn, and the requests that it receives."""
     requests: list[PluginRequest[Seat]] = []
     left = iter(answers)
 
@@ -207,7 +207,7 @@ async def test_a_turn_that_is_stopped_says_so() -> None:
 
 
 class Cutting(httpx2.AsyncBaseTransport):
-    """The network, which breaks each of the first connections after so many events."""
+    """A network that breaks each of the first connections after a number of events."""
 
     def __init__(self, *pieces: int) -> None:
         self._network = httpx2.AsyncHTTPTransport()
@@ -276,7 +276,7 @@ async def test_a_connection_that_stays_broken_is_an_error() -> None:
 
 @pytest.mark.parametrize(("said", "reply"), [("hello", "You said hello."), ("reserve", "Done.")])
 async def test_events_missed_over_a_restart_are_read_from_the_tree(said: str, reply: str) -> None:
-    """Another process, with the same store, has none of the events."""
+    """Another process over the same store has none of the events."""
     store = MemoryTrees()
     answering, _ = plugin(Accepted(Seat(row=3)))
     async with chat_server(store=store) as first, chat_server(store=store) as second:
@@ -287,7 +287,9 @@ async def test_events_missed_over_a_restart_are_read_from_the_tree(said: str, re
 
 
 async def test_events_lost_in_a_crash_are_read_from_the_tree(url: str) -> None:
-    """Of the events that have the numbers of those that were seen, none is taken for the next."""
+    """After a crash, new events reuse the numbers of lost ones: the client must not take them for
+    the next events.
+    """
     store = open_tree_store(url)
 
     async def crash() -> None:
@@ -307,7 +309,7 @@ async def test_events_lost_in_a_crash_are_read_from_the_tree(url: str) -> None:
 
 
 async def test_a_run_that_has_ended_with_its_process_is_not_waited_for() -> None:
-    """Another process, with the same store, knows nothing of the run."""
+    """Another process over the same store does not know the run."""
     store = MemoryTrees()
     async with chat_server(hang, store=store) as first, chat_server(hang, store=store) as second:
         network = Moving(httpx2.URL(second).port, drained=False)
@@ -318,7 +320,7 @@ async def test_a_run_that_has_ended_with_its_process_is_not_waited_for() -> None
 
 
 class Crashing(Cutting):
-    """The first connection breaks after three events, when all are stored; then a crash takes some."""
+    """The first connection breaks after three stored events; then a crash loses some of them."""
 
     def __init__(self, crash: Callable[[], Awaitable[None]]) -> None:
         super().__init__(3)
@@ -334,7 +336,7 @@ class Crashing(Cutting):
 
 
 class Moving(Cutting):
-    """The connection of the first run breaks, at its end or before; then another server answers."""
+    """The connection of the first run breaks, at its end or earlier; then another server answers."""
 
     def __init__(self, port: int | None, *, drained: bool = True) -> None:
         super().__init__(1)

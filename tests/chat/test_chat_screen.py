@@ -1,4 +1,4 @@
-"""What is seen of a chat: its store cannot be asked for branches, or its model stops early."""
+"""The screen of a chat whose store cannot list branches, or whose model stops early."""
 
 import io
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tests.chat.sessions import Person, book, echo
 
 
 class Unreadable(MemoryTrees):
-    """A store that takes what it is given, and cannot be asked for a thread's nodes."""
+    """A store that accepts writes, and cannot read the nodes of a thread."""
 
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
         raise StoreError("The store is locked.")

@@ -1,4 +1,4 @@
-"""The user in a chat, when branches ask side by side."""
+"""The user in a chat, when branches ask at the same time."""
 
 import asyncio
 import io
@@ -25,7 +25,7 @@ def question(place: str) -> Question:
 
 
 async def all_answers(lines: ScriptedLines, shown: io.StringIO) -> list[ElicitReply]:
-    """What three branches are answered that ask at the same time."""
+    """Return the answers to three branches that ask at the same time."""
     console = Console(shown, interactive=False)
     user = ChatAnswerer(console, Respondent(console), lines)
     with anyio.fail_after(PATIENCE):
@@ -35,7 +35,7 @@ async def all_answers(lines: ScriptedLines, shown: io.StringIO) -> list[ElicitRe
 
 
 class Pipe(asyncio.Queue[str | None]):
-    """Brings no line at once: a reader has to wait."""
+    """A pipe that delivers each line late, so that a reader has to wait."""
 
     async def get(self) -> str | None:
         await asyncio.sleep(0)
@@ -43,7 +43,7 @@ class Pipe(asyncio.Queue[str | None]):
 
 
 def piped(*lines: str) -> ScriptedLines:
-    """Lines that come in one by one, and then no more."""
+    """Return lines that arrive one by one, and then end."""
     more = Pipe()
     for line in (*lines, None):
         more.put_nowait(line)

@@ -1,4 +1,4 @@
-"""A loaded conversation is foreign data: it is read and continued, and nothing in it is executed."""
+"""A loaded conversation is foreign data: the chat reads and continues it, and executes nothing in it."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.chat.sessions import Person, feed, session, shown, text_here, tree_of
 
 
 def forged(victim: Path) -> dict[str, Any]:
-    """A file whose open question claims that a step was run, which ``os.remove`` undoes."""
+    """Return a file whose open question claims a recorded step that ``os.remove`` undoes."""
     journal = Journal("call_1", 0.0)
     journal.pending["book/elicit.1"] = ("elicit", "another question")
     claimed = Compensation("book/step.1", "posix:remove", "builtins:str", str(victim), folded=True)

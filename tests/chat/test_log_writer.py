@@ -1,4 +1,4 @@
-"""The writer of logs: what is stored together, what is stored at once, and what waits its turn."""
+"""The writer of event logs: which events it stores together, which immediately, and which wait."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.suites.turn_samples import running
 
 
 class Watched:
-    """Run events that note which threads are stored together, and wait where the test says so."""
+    """Run events that record which threads are stored together, and wait where the test says so."""
 
     def __init__(self, good: RunEvents) -> None:
         self._good = good
@@ -49,7 +49,7 @@ def notice(name: str) -> CustomEvent:
 
 
 class LosesAnswers(Watched):
-    """The first batch is stored, and the answer is lost."""
+    """A store that keeps the first batch and loses its reply."""
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
         await super().append_all(new, at=at)
@@ -58,7 +58,7 @@ class LosesAnswers(Watched):
 
 
 class Busy(Watched):
-    """Another event of the thread is added during each of the first batches."""
+    """A store during whose first batches another event of the thread is added."""
 
     left = 20
 
@@ -84,7 +84,7 @@ def logs(watched: Any, clock: ManualClock | None = None) -> list[ThreadLog]:
 
 
 async def lease_on(events: Any, name: str, clock: ManualClock, lost: list[str]) -> RenewedLease:
-    """A lease that is not renewed."""
+    """Return a lease that is not renewed."""
     lease = RenewedLease(
         events, name, clock, seconds=15, kind="thread", on_lost=lambda: lost.append(name)
     )
@@ -99,7 +99,7 @@ async def lease_on(events: Any, name: str, clock: ManualClock, lost: list[str]) 
 
 
 async def pass_on(events: Any, name: str) -> bool:
-    """Give a turn to another worker, as after the death of its own."""
+    """Give a turn to another worker, as after the death of its worker."""
     turn = await events.turn(name)
     return bool(await events.move(name, turn, replace(turn, owner="other")))
 
@@ -185,7 +185,9 @@ async def test_only_the_beginning_of_a_text_is_stored_before_the_rest_is_over(
     one.add([notice("node")])
     begins = TextMessageStartEvent(message_id="m", role="assistant")
     one.add([begins, piece("x")])
-    async with aclosing(one.follow(0)) as following:  # which calls for nothing, as flush() does
+    async with aclosing(
+        one.follow(0)
+    ) as following:  # the rest calls for nothing here, as flush() does
         await anext(following)
     assert watched.batches == [{"a": 3}]
     await two.flush()
@@ -197,7 +199,9 @@ async def test_text_is_stored_when_the_rest_is_over(watched: Any) -> None:
     one, two, _ = logs(watched)
     for log in (one, two):
         log.add([piece("x")])
-        async with aclosing(log.follow(0)) as following:  # which calls for nothing, as flush() does
+        async with aclosing(
+            log.follow(0)
+        ) as following:  # the rest calls for nothing here, as flush() does
             assert (await anext(following))[:2] == (1, [encoded(piece("x"))])
     assert watched.batches == [{"a": 1}, {"b": 1}]
     await watched.close()
@@ -207,7 +211,7 @@ async def test_text_is_stored_when_the_rest_is_over(watched: Any) -> None:
 async def test_each_event_is_stored_under_the_lease_with_which_it_was_reported(
     watched: Any, *, is_first: bool
 ) -> None:
-    """Chosen: what was reported under a lease that another one followed is not stored."""
+    """An event reported under a lease that has passed to another worker is not stored."""
     clock, lost = ManualClock(), list[str]()
     one, _, _ = logs(watched, clock)
     late = await lease_on(watched, "a", clock, lost)
@@ -226,7 +230,7 @@ async def test_each_event_is_stored_under_the_lease_with_which_it_was_reported(
 
 
 async def test_an_event_is_not_stored_if_its_lease_passes_on_during_the_write(watched: Any) -> None:
-    """A process that is suspended between its check of the lease and the write adds nothing."""
+    """A process suspended between its check of the lease and the write must add nothing."""
     clock = ManualClock()
     one, two, _ = logs(watched, clock)
     lease = await lease_on(watched, "a", clock, [])

@@ -1,4 +1,4 @@
-"""The memory room: what a browser is shown of memories, whose they are, and how they are forgotten."""
+"""The memory page: the memories that a browser receives, their owners, and how they are forgotten."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from tests.chat.web import browsing
 
 @asynccontextmanager
 async def room() -> AsyncGenerator[tuple[httpx2.AsyncClient, list[str]]]:
-    """Yield a client of an application with two memories of each of two persons, and Ann's ids."""
+    """Yield a client of an application with two memories for each of two users, and the ids of Ann's."""
     store = open_memory_store("memory:")
 
     def memory_of(principal: str | None) -> ReasoningBank:

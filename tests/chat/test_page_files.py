@@ -1,4 +1,4 @@
-"""The files of the page as they are served: compressed, stored by browsers, small in all."""
+"""The files of the page as the server sends them: compressed, cached by browsers, small in total."""
 
 import gzip
 import re
@@ -64,12 +64,13 @@ def test_the_page_is_small() -> None:
     sizes = {
         file.name: len(gzip.compress(file.read_bytes()))
         for file in PAGE.rglob("*")
-        if file.suffix in {".html", ".mjs", ".css", ".svg"}  # not those for readers of the sources
+        if file.suffix
+        in {".html", ".mjs", ".css", ".svg"}  # without the files for readers of the sources
     }
     assert sum(sizes.values()) <= 72 * KIB, sizes
 
 
 def test_each_import_of_the_page_is_found() -> None:
-    """Without a document the modules end where they render."""
+    """Without a document, the modules fail only where they render."""
     done = node([str(PAGE / "app.mjs")], return_completed_process=True, capture_output=True)
     assert "ReferenceError: document is not defined" in str(done.stderr)

@@ -1,4 +1,4 @@
-"""Modules of plugins that show questions in the page: named, served, and given only what is exposed."""
+"""Modules of plugins that show questions in the page: named, served, and given only exposed values."""
 
 from pathlib import Path
 

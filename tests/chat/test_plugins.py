@@ -1,4 +1,4 @@
-"""Plugins: a tool and the handlers of its questions, checked when built, asked in the application."""
+"""Plugins: a tool and the handlers of its questions, checked at construction, asked in the application."""
 
 import threading
 from typing import Any
@@ -263,7 +263,7 @@ async def test_content_that_fits_is_accepted_as_plain_data() -> None:
 async def test_a_question_without_plugin_goes_to_the_other_answerer() -> None:
     @tool
     async def ask(ctx: BranchContext) -> str:
-        """Ask something that was not declared."""
+        """Ask an undeclared question."""
         return (await ctx.elicit(Sure, "Well?")).action
 
     store = MemoryTrees()

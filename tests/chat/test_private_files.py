@@ -1,4 +1,4 @@
-"""What a chat writes beside its database is as private as the database."""
+"""The files that a chat writes next to its database are as private as the database."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Loading a conversation that the store refuses leaves nothing behind."""
+"""A conversation that the store refuses to load leaves no thread behind."""
 
 import json
 from collections.abc import Sequence

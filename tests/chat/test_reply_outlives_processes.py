@@ -1,4 +1,4 @@
-"""A reply that a page reads while it is written, and the deaths of its worker and its web process."""
+"""A page reads a reply as the model writes it, while the worker and the web process die."""
 
 import asyncio
 import json
@@ -20,14 +20,14 @@ TEXT = "TEXT_MESSAGE_CONTENT"
 
 
 class Page:
-    """What a page has seen of a thread, wherever it was connected.
+    """The events that a page has seen of a thread, over all its connections.
 
     Attributes:
         seen: the id of the last event so far.
-        numbers: those of the events so far.
-        events: all so far.
-        messages: those in progress, as they are shown.
-        shown: those that have ended, as they were shown then.
+        numbers: the numbers of the events so far.
+        events: all events so far.
+        messages: the unfinished messages, as the page shows them.
+        shown: the finished messages, as the page showed them.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Page:
         self._changed = asyncio.Event()
 
     async def follow(self, client: httpx2.AsyncClient) -> None:
-        """Go on after the last event that was seen, as an ``EventSource`` does, until a run ends.
+        """Read the events after the last one seen, as an ``EventSource`` does, until a run ends.
 
         Raises:
             TransportError: the process has died.
@@ -57,7 +57,7 @@ class Page:
                         return
 
     async def until(self, holds: Callable[[list[str]], bool]) -> None:
-        """Wait until something holds of the types of the events so far."""
+        """Wait until ``holds`` is true of the types of the events so far."""
         while not holds(types_of(self.events)):
             self._changed.clear()
             await self._changed.wait()
@@ -77,7 +77,7 @@ class Page:
 
 
 def is_in_reply(number: int) -> Callable[[list[str]], bool]:
-    """Whether so many replies have begun, and there is some text of the last."""
+    """Return whether the given number of replies has started, and the last one has some text."""
     return lambda kinds: kinds.count("TEXT_MESSAGE_START") == number and kinds[-1] == TEXT
 
 
@@ -85,7 +85,7 @@ def is_in_reply(number: int) -> Callable[[list[str]], bool]:
 async def test_a_reply_outlives_its_worker_and_its_web_process_which_die_in_mid_stream(
     tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One page is connected to the process that dies, and comes back to the other."""
+    """One page is connected to the process that dies, and reconnects to the other."""
     moved, stays = Page(), Page()
     async with provider_server() as provider:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")

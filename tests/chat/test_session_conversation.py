@@ -1,4 +1,4 @@
-"""Messages, tool calls, answers to questions: what they add to the tree and return."""
+"""Messages, tool calls and answers in a session: the nodes that they add, and the results."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -321,7 +321,7 @@ async def test_a_message_at_an_open_question_leaves_it_unanswered() -> None:
     assert "(answered: " in await shown(chat, "/up")
 
 
-# -- how a turn has ended --------------------------------------------------------------------
+# -- how a turn ends -------------------------------------------------------------------------
 
 
 async def test_why_a_turn_has_failed_is_there_when_the_thread_is_opened_again() -> None:
@@ -351,7 +351,7 @@ async def test_a_reply_that_broke_off_is_tried_again_as_another_version() -> Non
     assert await shown(chat, "/auto") == "Once upon a time."
     assert heard[-1] == ["tell"]
     assert "2 of 2" in await shown(chat, f"/fork {chat.cursor.node_id}")
-    assert await shown(chat, "/auto") == "And then?"  # that reply is whole
+    assert await shown(chat, "/auto") == "And then?"  # that reply is complete
     assert heard[-1][:2] == ["tell", "Once upon a time."]
 
 
@@ -434,7 +434,7 @@ async def test_the_cursor_follows_a_node_whose_event_an_interruption_has_lost() 
     with pytest.raises(asyncio.CancelledError):
         await caught[0]
     assert await text_here(chat) == "You said: hello"
-    assert not (await tree_of(chat)).ends  # the reply is whole
+    assert not (await tree_of(chat)).ends  # the reply is complete
 
 
 class Failing(MemoryTrees):
@@ -491,7 +491,7 @@ async def test_two_sessions_in_one_thread_both_succeed_as_branches() -> None:
 
 async def test_two_sessions_that_begin_one_thread_at_once_both_succeed() -> None:
     class Meeting(MemoryTrees):
-        """The first two who read the thread wait for each other, so that both find none."""
+        """A store whose first two readers of the thread wait for each other, so that both find none."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -604,7 +604,7 @@ async def test_there_are_no_other_ways_to_combine(how: str, said: str) -> None:
 
 
 async def test_only_complete_answers_are_combined() -> None:
-    """An open question, a branch that has failed, half an answer, and one that says nothing."""
+    """Excluded: an open question, a failed branch, an incomplete answer, and an empty answer."""
     chat = await _interrupted_at_a_question()
 
     async def break_off() -> AsyncIterator[str | SampleReply]:

@@ -13,7 +13,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(400_000)
 
 
 class Deaf(MockModel):
-    """A model that takes no sounds."""
+    """A model that accepts no sounds."""
 
     def takes(self, mime_type: str) -> bool:
         return not mime_type.startswith("audio/")

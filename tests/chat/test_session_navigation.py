@@ -13,7 +13,7 @@ from tests.chat.sessions import beside, feed, session, shown, text_here, tree_of
 
 
 async def forked() -> Session:
-    """One turn; a fork into three branches; the turn that follows on it. The cursor is there."""
+    """Return a session after a turn, a fork into three branches, and another turn, where the cursor is."""
     chat = session()
     await feed(chat, "hello", "fork one two three")
     return chat
@@ -305,14 +305,14 @@ async def test_a_place_shows_its_branch_siblings_labels_and_the_nodes_below() ->
     assert outputs[1].content.startswith('Forking.\n→ branch_self({"prompts": ["one",')
 
 
-# -- what someone else deletes --------------------------------------------------------------
+# -- deletions by another session -----------------------------------------------------------
 
 ANYWHERE = ["/up", "/down", "/left", "/leaf", "/fork b1", "/tree", "/broadcast x", "/auto"]
 
 
 @pytest.mark.parametrize("line", [*ANYWHERE, "hello", "/add a=1"])
 async def test_a_place_that_is_deleted_elsewhere_is_left_for_the_head(line: str) -> None:
-    """The line is not carried out: it was meant for another place."""
+    """The session does not run the line, which was meant for the deleted place."""
     chat = session()
     await feed(chat, "first", "second")
     last = (await tree_of(chat)).nodes[1]

@@ -150,13 +150,13 @@ async def test_a_limit_that_is_set_holds_from_the_next_turn_on() -> None:
 
 
 class Narrow(MockModel):
-    """A model that takes one tool."""
+    """A model that accepts one tool."""
 
     most_tools = 1
 
 
 class Shelf:
-    """Two models, one that takes few tools, and one that cannot be opened."""
+    """A choice of two models: one accepts few tools, and the other cannot be opened."""
 
     def open(self, name: str) -> MockModel:
         if name == "broken":

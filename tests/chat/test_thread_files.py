@@ -13,7 +13,7 @@ from tests.chat.sessions import Person, feed, numbered, session, shown, text_her
 
 
 async def rich() -> Session:
-    """A conversation with branches, a label, a question answered twice, and a direct call."""
+    """Return a conversation with branches, a label, a question answered twice, and a direct call."""
     chat = session(user=Person(ElicitReply(action="accept", content={"ok": True})))
     await feed(chat, "fork one two", "/fork b1", "/label best", "deeper", "/add a=1")
     await feed(chat, "/root", "book Ulm", "/answer decline")
@@ -21,7 +21,7 @@ async def rich() -> Session:
 
 
 def shape(tree: Tree) -> object:
-    """Everything but names and times."""
+    """Return all content of a conversation except names and times."""
     at = {node.id: number for number, node in enumerate(tree.nodes)}
     nodes = [
         (at.get(str(node.parent_id)), node.kind, node.content, node.usage) for node in tree.nodes

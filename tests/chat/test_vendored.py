@@ -1,4 +1,4 @@
-"""The modules of others in the page: each is listed, with its hash; and nothing is loaded from elsewhere."""
+"""The page's modules from other projects: each is listed with its hash, and no other host is used."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Who may reach the web application, and what it answers to what it cannot take."""
+"""Access to the web application, and its replies to requests that it refuses."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A full backlog refuses new work, and says when to come back: no answer, and nothing that has begun."""
+"""A full backlog refuses new work with a time to retry; it accepts answers and work that has started."""
 
 import math
 from dataclasses import replace
@@ -21,7 +21,7 @@ from tests.suites.turn_samples import put_turn, running
 
 
 class Now:
-    """Seconds that pass when a test lets them."""
+    """A clock of seconds that the test moves."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -58,9 +58,9 @@ async def test_beyond_the_limit_a_run_is_refused_and_nothing_of_it_is_stored(url
             assert (refused.status_code, refused.headers["retry-after"]) == (429, f"{COME_BACK}")
             assert refused.json()["error"].startswith("Too many messages already wait")
         assert await threads(one) == {"t1", "t2"}
-        assert await begun(two, 2) == 202  # the same run again, which has begun
+        assert await begun(two, 2) == 202  # the same run again, which has started
         await one.post("/threads/t1/stop", json={})
-        assert await begun(two, 3) == 429  # what was read counts for a second
+        assert await begun(two, 3) == 429  # the count that was read is used for a second
         now.pass_()
         assert await begun(two, 3) == 202
         assert await threads(two) == {"t1", "t2", "t3"}
@@ -106,7 +106,7 @@ READY = replace(running("r"), state=TurnState.READY, owner="")
 
 
 class Stored:
-    """Events of a store in which some runs wait, and one is worked on."""
+    """Events of a store in which some runs wait, and a worker has one."""
 
     def __init__(self, waiting: int) -> None:
         self.waiting = waiting
@@ -125,7 +125,7 @@ async def test_the_store_is_read_once_a_second_and_when_the_limit_is_reached_by_
     backlog = Backlog(cast("RunEvents", stored), 3, lambda: 0, now)
     assert [await backlog.add() for _ in range(3)] == [0, 0, 0]
     assert stored.read == 1
-    stored.waiting = 1  # the others were taken at once
+    stored.waiting = 1  # the other runs were taken immediately
     assert [await backlog.add() for _ in range(2)] == [0, 0]
     assert stored.read == 2
     stored.waiting = 3

@@ -1,6 +1,6 @@
-"""A process dies, or its store fails, between two steps that belong together: nothing is lost by that.
+"""A process dies, or its store fails, between two steps that belong together, and nothing is lost.
 
-What another process does between the steps is done while the first is held up there.
+The test holds the first process between the steps while another process works.
 """
 
 import asyncio
@@ -25,7 +25,9 @@ pytestmark = pytest.mark.usefixtures("nothing_done")
 async def test_a_stop_before_a_tool_has_begun_ends_the_run(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reply that calls it is stored by then: no run began with it instead of the one stopped."""
+    """The reply with the call is stored by then: no run started with the reply instead of the
+    stopped run.
+    """
     begins = hold_first_batch(monkeypatch)
     machines = Machines(url)
     async with machines.process() as process:
@@ -46,12 +48,12 @@ async def test_a_stop_before_a_tool_has_begun_ends_the_run(
 
 
 async def test_a_run_that_waits_for_a_worker_after_its_process_stays_stopped(url: str) -> None:
-    """The worker that was called for it comes after the stop, and undoes what it had done."""
+    """The worker that was woken for the run comes after the stop, and undoes the run's effects."""
     may_end = asyncio.Event()
 
     @tool
     async def dig(ctx: BranchContext) -> None:
-        """Dig until the process ends, but not in a step, which it would wait for."""
+        """Dig until the process ends, but outside of a step, which the process would wait for."""
         await ctx.step(note, "begun", undo=forget)
         await ctx.log("info", "working")
         await may_end.wait()

@@ -1,4 +1,4 @@
-"""What clients may send: numbers that JSON has, ids that addresses can have; a token where others reach it."""
+"""Bounds on requests: numbers that JSON has, ids that URLs can have, and a token on a public address."""
 
 import json
 from itertools import product

@@ -1,4 +1,4 @@
-"""A model that forks itself in a chat: its run is one, in whatever process, and its branches are shown."""
+"""A model forks itself in a chat: any process works on the one run, and the page shows its branches."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -39,7 +39,7 @@ def forking(request: Any) -> Any:
 
 
 def left_open(events: Iterable[dict[str, Any]]) -> set[str]:
-    """What is open at the end of a run, each begun once at a time."""
+    """Return the branches that are open at the end of a run; each must start once at a time."""
     found: set[str] = set()
     for event in events:
         if event["type"] in OPENS:
@@ -87,11 +87,11 @@ async def test_branches_inside_a_tool_are_reported_as_they_open_and_end() -> Non
         assert [each["open"] for each in reported if each["path"] == path] == [True, False]
 
 
-# -- in whatever process ---------------------------------------------------------------------
+# -- in any process ----------------------------------------------------------------------------
 
 
 def branches_of(events: list[dict[str, Any]], kind: str) -> list[str | None]:
-    """The branches that report nodes of a kind, ``None`` for the main one."""
+    """Return the branches that report nodes of a kind; ``None`` is the main one."""
     nodes = [each for each in events if each.get("name") == "anabranch.node"]
     return [each.get("subagentRunId") for each in nodes if each["value"]["kind"] == kind]
 

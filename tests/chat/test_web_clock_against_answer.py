@@ -1,8 +1,8 @@
-"""The clock and an answer race for a question with a time limit, in two processes: one of them is what its tool sees.
+"""The clock and an answer race for a question with a time limit, in two processes: its tool sees
+one of them.
 
-The answer comes at any point of the work that the time has begun, or before, or after; wakes come twice,
-late or never. The clock is the test's, and so is the order: what the other process does comes between two
-reads of the store.
+The answer arrives before, during or after the work at the deadline. Wakes come twice, late or never.
+The test controls the clock and the order: the other process acts between two reads of the store.
 """
 
 from collections.abc import Callable, Coroutine
@@ -45,7 +45,7 @@ def in_a_branch(random: Random) -> Callable[[SampleRequest], Any]:
 
 
 class Race:
-    """Two processes on one store, and when the answer comes."""
+    """Two processes on one store, and the moment of the answer."""
 
     def __init__(self, decide: Callable[[SampleRequest], Any], random: Random) -> None:
         self.clock, self.engine, self.model = ManualClock(), Noting(), MockModel(decide)
@@ -70,19 +70,19 @@ class Race:
             self.processes.append(process)
 
     def watch(self, store: TreeStore) -> None:
-        """Count what is read of a tree, and do something in between."""
+        """Count the reads of a tree, and run a function between two of them."""
         read = store.around
 
         async def around(thread_id: str, node_id: str | None = None) -> Surroundings | None:
             self.reads -= 1
-            if self.reads == 0:  # another process does it, whatever happens to this one
+            if self.reads == 0:  # another process runs it, even if this one dies
                 await run_shielded(self.between())
             return await read(thread_id, node_id)
 
         store.around = around  # type: ignore[method-assign]
 
     def soon(self, between: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do something between two of the next reads."""
+        """Run a function between two of the next reads."""
         self.reads, self.between = self.random.randrange(1, 12), between
 
     async def time_passes(self) -> None:
@@ -90,7 +90,7 @@ class Race:
         await self.due("once", "twice")
 
     async def answer(self) -> None:
-        """Answer in the second process, if there is something to answer; maybe, time passes meanwhile."""
+        """Answer the open question, if any, in the second process; time may pass meanwhile."""
         process, self.reads = self.processes[1], NEVER
         if self.random.random() < 0.5:
             self.soon(self.time_passes)
@@ -105,7 +105,7 @@ class Race:
                 self.answers.append(refused.reason)
 
     async def due(self, *ways: str) -> None:
-        """Take the wakes whose time has come, each once or twice; or lose them, and look for runs."""
+        """Deliver the wakes that are due, each once or twice; or lose them, and look for due runs."""
         for _ in range(100):
             due = [each for each in self.engine.wakes if each.not_before <= self.clock.now()]
             if not due:
@@ -126,7 +126,7 @@ class Race:
         await self.processes[0].advance(wake)
 
     async def settled(self) -> None:
-        """Let as much time pass as there is something to wait for."""
+        """Let time pass until no run waits for a time."""
         for _ in range(4):
             await self.due()
             self.clock.advance(LATE)
@@ -158,7 +158,7 @@ async def test_a_question_is_answered_once_by_a_person_or_by_the_clock(
             race.soon(race.answer)
         await race.due()
         race.clock.advance(DAY + random.choice([-120.0, -1.0, 0.0]) - 1.0)
-        if random.random() < 0.5:  # just before the time
+        if random.random() < 0.5:  # just before the deadline
             await race.answer()
         race.soon(race.answer)
         race.clock.advance(random.choice([0.0, 1.0, 2.0]))

@@ -1,4 +1,4 @@
-"""Runs that are cut off, although their process lives: another has taken them over, or a store was away."""
+"""Runs that lose their lease or their store although their process lives."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ STARTS = b'{"type":"RUN_STARTED"'
 
 
 class Hall:
-    """Seats are reserved here, and released."""
+    """A service that reserves and releases seats."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -59,7 +59,7 @@ class Hall:
 
 
 def take_away(store: object, method: str, times: int = 1) -> None:
-    """Let a method of a store fail so many times: the store cannot be reached just then."""
+    """Let a method of a store fail a number of times, as during a lost connection."""
     whole, left = getattr(store, method), iter(range(times))
 
     async def fail_at_first(*arguments: object, **options: object) -> Any:
@@ -71,7 +71,7 @@ def take_away(store: object, method: str, times: int = 1) -> None:
 
 
 class Chat:
-    """A conversation, in which a tool reserves a seat."""
+    """A conversation in which a tool reserves a seat."""
 
     def __init__(self, url: str) -> None:
         self.hall = hall = Hall()
@@ -91,7 +91,7 @@ class Chat:
 
     @asynccontextmanager
     async def begun(self) -> AsyncGenerator[Conversation]:
-        """The conversation, which a process works on inside the block."""
+        """Yield the conversation; a process works on it inside the block."""
         async with self.conversations.running(4):
             found = await self.conversations.begin(Thread("t1", 0.0))
             assert found is not None
@@ -115,7 +115,7 @@ async def ended(conversation: Conversation) -> list[bytes]:
 
 
 def whole(events: list[bytes], trees: list[str]) -> bool:
-    """Whether one run has begun and ended well, and each node was shown."""
+    """Return whether one run started and ended normally, and every node was shown."""
     runs = [json.loads(each) for each in events if each.startswith((STARTS, *RUN_ENDS))]
     assert [each["type"] for each in runs] == ["RUN_STARTED", "RUN_FINISHED"]
     assert runs[-1]["outcome"] == {"type": "success"}
@@ -138,7 +138,7 @@ async def test_a_run_goes_on_when_the_store_of_calls_is_back(url: str, method: s
 
 @pytest.mark.parametrize("method", ["append_after", "path"])
 async def test_a_run_goes_on_when_the_tree_is_back(url: str, method: str) -> None:
-    """What the tools have returned may be stored then, and not where the model sees it."""
+    """The tools' results may be stored then in a place where the model does not read them."""
     chat = Chat(url)
     async with chat.begun() as conversation:
         await conversation.say("/book", "r1")
@@ -153,7 +153,7 @@ async def test_a_run_goes_on_when_the_tree_is_back(url: str, method: str) -> Non
 async def test_a_stop_during_the_last_write_does_not_stop_the_next_run(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The head is then the next run's message, of which a stopped turn would store its end."""
+    """The head is then the next run's message, below which a stopped turn would store its end."""
     machines = Machines(url, lambda _: "hello")
     async with machines.process() as process:
         agent = process.agent
@@ -182,7 +182,7 @@ async def test_a_stop_during_the_last_write_does_not_stop_the_next_run(
 
 
 async def test_readers_learn_of_the_work_of_a_terminal_when_a_run_continues_it(url: str) -> None:
-    """A terminal stores nodes without events: a page has to read the tree again."""
+    """A terminal stores nodes without events, so that a page has to read the tree again."""
     machines = Machines(url, decide)
     async with machines.process(reserve) as process:
         agent = process.agent
@@ -201,7 +201,7 @@ async def test_readers_learn_of_the_work_of_a_terminal_when_a_run_continues_it(u
 
 
 async def test_a_run_that_continues_another_run_adds_no_missed_event(url: str) -> None:
-    """After an answer, and at the time of a question that nobody answers."""
+    """The run continues after an answer, and at the deadline of a question without an answer."""
     machines = sleepers.Machines(url)
     async with machines.process([sleepers.seat]) as process:
         conversation = await machines.begun(process, "seat")
@@ -218,7 +218,7 @@ async def test_a_run_that_continues_another_run_adds_no_missed_event(url: str) -
 
 
 async def test_an_error_after_the_last_write_does_not_fail_the_next_run(url: str) -> None:
-    """The head is then the next run's message, of which a failed turn would store its end."""
+    """The head is then the next run's message, below which a failed turn would store its end."""
     machines = Machines(url, lambda _: "hello")
     async with machines.process() as process:
         agent = process.agent
@@ -264,7 +264,7 @@ async def test_a_stop_does_not_interrupt_the_write_of_a_failure(
         assert await open_runs(machines) == []
 
 
-# -- leases, by whatever clock -------------------------------------------------------------------
+# -- leases, with different clocks -------------------------------------------------------------
 
 
 async def claimed(due: DueWork, clock: ManualClock, until: float) -> list[str]:
@@ -283,7 +283,7 @@ async def test_a_run_is_left_to_a_process_whose_clock_is_behind() -> None:
         renewed = clock.now()
         clock.advance(RENEWED_EVERY)
     before = renewed + SECONDS - 0.6
-    assert await claimed(due, clock, before) == []  # by its clock, it has the lease until then
+    assert await claimed(due, clock, before) == []  # the lease lasts until then by that clock
     assert await claimed(due, clock, renewed + SECONDS) == ["t"]
     turn = await events.turn("t")
     assert turn is not None
@@ -305,7 +305,7 @@ async def test_a_run_is_taken_from_a_dead_process_when_its_lease_is_over() -> No
 
 
 class Unwritten:
-    """Run events that take no events of a lease for too long."""
+    """Run events that store nothing under a lease for too long."""
 
     def __init__(self, events: RunEvents) -> None:
         self._events = events
@@ -318,7 +318,7 @@ class Unwritten:
 
 
 async def test_a_run_is_left_to_others_when_its_events_were_not_stored_in_time() -> None:
-    """The run is not handed over as if all were reported."""
+    """The process must not hand the run over as if all its events were stored."""
     clock, events, lost = ManualClock(), open_run_events("memory:"), list[str]()
     unwritten: Any = Unwritten(events)
     log = ThreadLog(LogWriter(unwritten, clock), "t")

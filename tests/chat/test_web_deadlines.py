@@ -1,4 +1,4 @@
-"""Until when a question can be answered: it is shown wherever it is asked, and an answer after it is gone."""
+"""Deadlines of questions: every page shows the deadline, and a later answer gets the status "gone"."""
 
 import json
 from datetime import datetime
@@ -28,12 +28,12 @@ CONTENT = {"row": 7}
 
 @tool(elicits=[SEAT], limits=Limits(timeout=60.0))
 async def brief(ctx: BranchContext) -> str:
-    """Ask for a seat, which has to be chosen within a minute."""
+    """Ask for a seat within a minute."""
     return (await ctx.elicit(SEAT, "Which seat?")).action
 
 
 async def asked(client: httpx2.AsyncClient, said: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Have a question asked; return its interrupt, and what is pending."""
+    """Let a tool ask a question; return its interrupt, and the pending questions."""
     events = await run(client, message(said))
     [interrupt] = events[-1]["outcome"]["interrupts"]
     [question] = (await client.get("/threads/t1/pending")).json()
@@ -139,7 +139,7 @@ async def test_in_the_calls_room_a_question_that_no_one_has_answered_in_time_is_
 
 
 async def test_at_a_terminal_an_answer_after_that_is_not_taken_either() -> None:
-    """The question was asked where no user was; now one is there, a day too late."""
+    """The question was asked without a user present; a user is present now, a day too late."""
     clock, trees, calls = ManualClock(), MemoryTrees(), Modelled()
     options: dict[str, Any] = {"tools": [seat], "calls": calls, "clock": clock}
     options["capabilities"] = Capabilities()

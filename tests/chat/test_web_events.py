@@ -30,7 +30,7 @@ from tests.stores.lost_events import lose_events
 async def follow(
     client: httpx2.AsyncClient, after: int | str, count: int, thread: str = "t1"
 ) -> list[str]:
-    """Return the next events, as they are sent, ids included."""
+    """Return the next events as sent, with their ids."""
     headers = {b"Last-Event-ID": str(after).encode()}
     async with client.stream("GET", f"/threads/{thread}/events", headers=headers) as response:
         assert response.status_code == 200
@@ -67,7 +67,7 @@ async def test_a_reader_comes_back_after_a_restart(url: str) -> None:
 
 
 async def test_a_reader_is_sent_that_it_has_missed_events_lost_in_a_crash(url: str) -> None:
-    """Their numbers are those of other events now."""
+    """After the crash, other events have the lost events' numbers."""
     async with process(url) as client:
         kept = await sent_by(client, message("hello"))
         lost = await sent_by(client, message("again", run="r2"))
@@ -109,7 +109,7 @@ NOWHERE = [
 
 
 async def test_a_reader_from_nowhere_is_sent_that_it_has_missed_events() -> None:
-    """So is one who has a number only, as if it could not be another event's."""
+    """A reader that sends only a number gets the same event, because another event may have that number."""
     async with process("memory:") as client:
         sent = await sent_by(client, message("hello"))
         mark = id_of(sent[2]).partition("-")[2]
@@ -159,7 +159,7 @@ def test_text_that_utf_8_lacks_is_escaped() -> None:
 
 
 class Failing:
-    """Run events of a store that fails at times, before or after it has done its work."""
+    """Run events of a store that fails at times, before or after it has written."""
 
     def __init__(self, good: RunEvents, *fails: str) -> None:
         self._good = good

@@ -1,4 +1,4 @@
-"""Fair shares of the workers: whose a conversation is says whose share its runs use."""
+"""Fair shares of the workers: a run counts for the owner of its conversation."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from tests.chat.web import message, model
 
 
 class Busy:
-    """A model that begins with everything at once, and ends when it may."""
+    """A model that starts all requests immediately, and ends them when the test allows it."""
 
     def __init__(self) -> None:
         self.begun: list[str | None] = []

@@ -1,4 +1,4 @@
-"""Files in a user's message: the model sees them, the tree refers to them, and their owner alone reads them."""
+"""Files in a message: the model sees them, the tree refers to them, and only their owner reads them."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""What people are shown of a folded branch: its description and conclusion, and that it waits for them."""
+"""A folded branch as users see it: its description, its conclusion, and that it waits for the user."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def answer_to(interrupt: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_branch_that_waits_for_the_person_says_so_wherever_it_is_shown() -> None:
-    """Excludes a branch that looks as if it had ended since nothing works on it."""
+    """Excludes a branch that looks ended because no process works on it."""
     async with browsing(tools=[reserve, Folding()], replies=MockModel(folding)) as client:
         events = await run(client, message("fold"))
         [interrupt] = events[-1]["outcome"]["interrupts"]
@@ -110,7 +110,9 @@ async def test_of_branches_in_branches_the_innermost_asks_and_all_around_it_wait
 
 
 async def test_text_for_the_model_alone_is_not_shown() -> None:
-    """In the page's data, the terminal's tree, a diagram, a page to read; a provider gets it."""
+    """The text is missing in the page's data, the terminal's tree, a diagram and an exported page;
+    a provider gets it.
+    """
     store = MemoryTrees()
     async with browsing(
         store=store, tools=[reserve, Folding()], replies=MockModel(folding)

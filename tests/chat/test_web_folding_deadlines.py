@@ -1,4 +1,4 @@
-"""A folded branch that waits for the user ends at its deadline, and the conversation goes on."""
+"""A folded branch that waits for the user ends at its deadline, and the conversation continues."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ class Waiting(Machines):
 
 @pytest.mark.parametrize("tool", ["reserve", "seat"])
 async def test_the_conversation_goes_on_at_the_deadline(url: str, tool: str) -> None:
-    """Excludes a conversation that waits for an answer which no one can use."""
+    """Excludes a conversation that waits for an answer that no tool can use."""
     here = Waiting(url, tool)
     async with here.process(Folding(here.branches), reserve, seat) as one:
         await here.begun(one)

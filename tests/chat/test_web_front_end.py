@@ -118,7 +118,7 @@ async def test_a_run_ends_with_the_call_open_and_the_next_one_goes_on_with_its_r
         assert (waits["id"]["tool_name"], waits["params"]) == ("paint", {"color": "blue"})
         events = await chat.give(result())
         assert text_of(events) == "It is blue."
-        assert "TOOL_CALL_RESULT" not in types_of(events)  # the client has it
+        assert "TOOL_CALL_RESULT" not in types_of(events)  # the client has the result
         assert "TOOL_CALL_START" not in types_of(events)
         assert await chat.pending() == []
 
@@ -145,7 +145,10 @@ async def test_a_question_of_the_server_waits_beside_the_call_and_either_comes_f
                 **resume({"interruptId": asked["id"], **seat}, run="answer"),
                 "tools": [PAINT],
             }
-            decision = [CALLED, result("approved", "s")]  # CopilotKit adds it to what it sends
+            decision = [
+                CALLED,
+                result("approved", "s"),
+            ]  # CopilotKit adds the result to its messages
             if is_given_first:
                 [again] = (await chat.give(result()))[-1]["outcome"]["interrupts"]
                 assert again["id"] == asked["id"]
@@ -190,7 +193,7 @@ async def test_a_message_closes_the_call_which_then_has_no_result() -> None:
 
 
 async def test_a_message_may_follow_the_result_in_one_run() -> None:
-    """A front end that wants no reply to a result sends it with what the user says next."""
+    """A front end that wants no reply to a result sends the result with the user's next message."""
     async with chatting() as chat:
         await chat.say("paint")
         events = await chat.say("hello", CALLED, result())
@@ -267,7 +270,7 @@ async def test_a_call_in_a_branch_waits_with_the_branch(shared: bool) -> None:
         assert ends[start["subagentRunId"]] == "suspended"
         [waits] = await chat.pending()
         assert waits["branch"]["id"] == start["subagentRunId"]
-        other = {"id": "a2", "role": "assistant", "content": "two"}  # what the other branch said
+        other = {"id": "a2", "role": "assistant", "content": "two"}  # the other branch's message
         assert "It is blue." in text_of(await chat.give(result(), other))
         assert await chat.pending() == []
 

@@ -1,9 +1,8 @@
-"""Wherever a process stops in its work on a conversation, another one takes over; then the first goes on.
+"""A process stops at any write of a conversation, another takes over, and then the first continues.
 
-To others, a process that was killed and one that is suspended are the same. So each play is of both: one
-process stops before it writes something; another takes its runs over and ends them, as after a crash; and then
-the first wakes up, and finishes what it was about to do. Both times the conversation has come to the same as
-without.
+Other processes cannot distinguish a killed process from a suspended one, so each test covers both. One
+process stops before a write. Another takes its runs over and ends them, as after a crash. Then the first
+resumes and makes its write. Both times the conversation must equal one without the stop.
 """
 
 import asyncio
@@ -55,7 +54,7 @@ async def book(ctx: BranchContext) -> str:
 
 @tool(elicits=[SEAT])
 async def seat(ctx: BranchContext) -> str:
-    """Hold a seat, ask for a row, and book it."""
+    """Hold a seat, ask for a row, and book the row."""
     await ctx.step(note, "held", undo=forget)
     await ctx.log("info", "a seat is held")
     answer = await ctx.elicit(SEAT, "Which row?")
@@ -64,7 +63,7 @@ async def seat(ctx: BranchContext) -> str:
 
 @tool
 async def remind(ctx: BranchContext) -> str:
-    """Note something, and remind of it after a day."""
+    """Note a line, and remind of it after a day."""
     await ctx.step(note, "milk", undo=forget)
     await ctx.sleep(DAY)
     return await ctx.step(note, "woken")
@@ -92,7 +91,7 @@ Place: TypeAlias = tuple[str, int]
 
 
 class Held(WatchedDatabase):
-    """The connections of one process, of which one write holds it up, and then each request that follows."""
+    """The connections of one process; the test stops one write, and then every later request."""
 
     def __init__(self, url: str, at: Place | None = None) -> None:
         super().__init__(url)
@@ -132,7 +131,7 @@ class Process:
         )
 
     async def lead(self, text: str) -> None:
-        """Say something, and take all that follows from it to its end."""
+        """Send a message, and run everything that follows to its end."""
         with suppress(BusyError):
             await (await self.conversation()).say(text, "said")
         idle = 0
@@ -154,7 +153,7 @@ class Process:
                 self.clock.advance(SECONDS)
 
     async def conversation(self) -> Conversation:
-        """The conversation, which begins if it has not yet."""
+        """Return the conversation, and start it first if needed."""
         begun = await self.conversations.begin(Thread("t1", self.clock.now()))
         found = begun or await self.conversations.find("t1", None)
         assert found is not None
@@ -176,7 +175,7 @@ async def processes(
 
 
 async def said_in(process: Process) -> Any:
-    """Check what is stored, and that a page was shown all of it once; return what the tree says."""
+    """Check the store, and that a page received everything once; return the tree's content."""
     tree = await process.trees.tree("t1")
     conversation = await process.conversation()
     events = [json.loads(each) for each in await conversation.log.read(0)]
@@ -211,14 +210,15 @@ async def check_reported(process: Process) -> None:
 
 
 def without_ids(said: Any) -> Any:
-    """Replace what differs: rows, the ids of branches, and those of calls that a user has made."""
+    """Replace the parts that differ: rows, ids of branches, and ids of calls that a user has made."""
     return re.sub(r"(node|br)_[\w-]+|[12]", "id", repr(said))
 
 
 async def play(url: str, text: str, at: Place) -> tuple[list[Any], list[str], bool]:
-    """Have the first process stop; return what was said without it, and after it went on, and what was done.
+    """Let the first process stop; return the content before and after it continued, and the
+    effects.
 
-    The last value says whether the record of an effect was held up.
+    The last value says whether the stopped write was the record of an effect.
     """
     DONE.clear()
     async with processes(url, at) as (one, two, held):
@@ -227,7 +227,7 @@ async def play(url: str, text: str, at: Place) -> tuple[list[Any], list[str], bo
         await asyncio.wait({first, reached}, return_when=asyncio.FIRST_COMPLETED)
         if held.reached.is_set():
             await check_reported(two)
-        else:  # what is reported at once may have been stored together
+        else:  # events reported together may have been stored together
             await first
         two.clock.advance(one.clock.now() - two.clock.now() + 2 * SECONDS)
         await two.lead(text)

@@ -1,4 +1,4 @@
-"""``anabranch web`` in a process that is killed while a tool asks, or works: the next one goes on."""
+"""``anabranch web`` is killed while a tool asks or works, and the next process continues."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ class Web:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[tuple[Any, httpx2.AsyncClient]]:
-        """A process that serves it; it is killed at the end, if it still runs."""
+        """Serve the folder in a process, which is killed at the end if it still runs."""
         command = [sys.executable, "-m", "anabranch", "web", str(self.folder / "tools.py")]
         command += ["--port", "0", "--store", self.url]
         command += ["--model", f"script:{self.folder / 'script.json'}"]
@@ -42,10 +42,10 @@ class Web:
         finally:
             if started.returncode is None:
                 started.kill()
-            await started.communicate()  # which reads stderr to its end, and closes it
+            await started.communicate()  # reads stderr to its end, and closes it
 
     def let_leases_run_out(self) -> None:
-        """Give up what the killed process had a right to, as time would."""
+        """End the leases of the killed process, as the passing of time would."""
         with closing(sqlite3.connect(self.folder / "chat.db")) as store, store:
             store.execute("UPDATE anabranch_call SET leased_until = 0 WHERE owner IS NOT NULL")
             store.execute("UPDATE anabranch_run SET due = 0 WHERE owner IS NOT NULL")
@@ -73,9 +73,9 @@ async def killed(web: Web, when: str, said: str) -> None:
 async def test_a_tool_that_was_cut_off_goes_on_by_itself(
     tmp_path: Path, when: str, what: str
 ) -> None:
-    """Between an effect and its record there is the one gap: then it happens again, under its key.
+    """An effect without a record runs again, under its key: this gap is the only one.
 
-    The round that was cut off runs again, and the notice that it has shown is shown once.
+    The interrupted round runs again, and a notice that it had shown is shown once.
     """
     web = Web(tmp_path)
     await killed(web, f"{when}-{what}-Bonn", "go")
@@ -91,7 +91,7 @@ async def test_a_tool_that_was_cut_off_goes_on_by_itself(
     assert numbers_of(sent) == list(range(1, len(sent) + 1))
     events = events_in("\n\n".join(sent))
     shown = [each["value"]["id"] for each in events if each.get("name") == "anabranch.node"]
-    assert shown == [node["id"] for node in nodes]  # each once, in their order
+    assert shown == [node["id"] for node in nodes]  # each once, in order
     notices = [
         each["value"]["message"] for each in events if each.get("name") == "anabranch.notice"
     ]

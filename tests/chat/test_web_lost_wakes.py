@@ -1,4 +1,6 @@
-"""Conversations over an engine that loses every wake and runs no job: the store has the work, and workers find it."""
+"""Conversations over an engine that loses every wake and runs no job: workers find the work in the
+store.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -35,7 +37,7 @@ class Lossy:
 
     @asynccontextmanager
     async def process(self, concurrency: int | None) -> AsyncGenerator[Conversations]:
-        """A process, which takes runs inside the block if it has a concurrency."""
+        """Yield a process, which takes runs inside the block if it has a concurrency."""
         calls, trees = open_stores(self._url)
         conversations = Conversations(
             trees,
@@ -52,7 +54,7 @@ class Lossy:
 
     @asynccontextmanager
     async def begun(self, text: str) -> AsyncGenerator[Conversation]:
-        """A conversation with a run that waits for a worker."""
+        """Return a conversation with a run that waits for a worker."""
         async with self.process(None) as web:
             found = await web.begin(Thread("t1", self.clock.now()))
             assert found is not None
@@ -97,7 +99,7 @@ async def test_a_worker_continues_a_call_whose_answer_has_arrived(url: str) -> N
 
 @pytest.mark.parametrize("is_seen", [True, False], ids=["seen to be dead", "silent"])
 async def test_a_worker_continues_a_call_whose_process_has_died(url: str, is_seen: bool) -> None:
-    """A process that is only silent may live: then its lease has to run out."""
+    """A silent process may still live, so its lease has to run out first."""
     here = Lossy(url)
     other, now = open_run_events(url), here.clock.now()
     await other.processes.enter()

@@ -1,4 +1,6 @@
-"""Whose a conversation is: for everyone else it does not exist, whatever they send."""
+"""Owners of conversations: for every other caller a conversation does not exist, whatever the
+caller sends.
+"""
 
 import logging
 from typing import Any
@@ -41,7 +43,7 @@ ROUTES = [each.split(" ", 1) for each in routes_of(app_of().routes)]
 
 
 async def begin(client: httpx2.AsyncClient) -> None:
-    """Let Ann begin a conversation in which a question is open."""
+    """Let Ann start a conversation in which a question is open."""
     client.headers.update(ANN)
     await run(client, message("reserve", thread="anns"))
 
@@ -51,7 +53,7 @@ def overloaded(request: SampleRequest) -> Any:
 
 
 async def threads_of_a_retry(client: httpx2.AsyncClient, thread: str) -> set[str]:
-    """Let a turn fail, and once more; return the threads that the events of the retry name."""
+    """Let a turn fail twice; return the threads that the events of the retry name."""
     await run(client, message("fail", thread=thread, run="failing"))
     tree = (await client.get(f"/threads/{thread}/tree")).json()
     [ended] = tree["ends"]
@@ -68,7 +70,7 @@ async def threads_of_a_retry(client: httpx2.AsyncClient, thread: str) -> set[str
 
 
 async def test_an_id_that_another_has_chosen_names_a_conversation_of_ones_own(url: str) -> None:
-    """Otherwise a refusal would say which ids others use, and theirs could not be used."""
+    """Otherwise a refusal would reveal the ids of other users, and their ids could not be used."""
     calls, trees = open_stores(url)
     options: dict[str, Any] = {"replies": MockModel(overloaded), "authenticate": known}
     async with browsing(store=trees, calls=calls, **options) as client:
@@ -196,7 +198,7 @@ async def test_a_hook_that_returns_no_text_is_refused() -> None:
     ids=str,
 )
 async def test_other_sites_reach_no_route(headers: dict[str, str], status: int) -> None:
-    """Not even with the cookie, which a browser would send along."""
+    """The cookie, which a browser would send along, does not help another site."""
     asked: list[str] = []
 
     async def known_by_cookie(request: Request) -> str | None:
@@ -255,12 +257,12 @@ def test_a_rate_is_a_positive_number(most: Any) -> None:
 
 
 async def test_messages_and_tokens_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Not even at the lowest level, and with the server's own record of requests."""
+    """The log has no messages even at the lowest level, and with the server's own record of requests."""
     for name in (
         None,
         "uvicorn.access",
         "uvicorn.error",
-    ):  # other servers in this process set theirs
+    ):  # other servers in this process set their own
         caplog.set_level(logging.DEBUG, name)
     app = make_chat_app(MemoryTrees(), model(), [reserve], token="sesame")
     log = {"version": 1, "disable_existing_loggers": False}

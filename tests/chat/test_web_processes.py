@@ -1,4 +1,6 @@
-"""Several processes over one store: one run at a time in a thread, stopped and repeated from anywhere."""
+"""Several processes over one store: one run at a time in a thread, stopped and repeated from any
+process.
+"""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""How often a conversation asks its store: each request takes a thread, a connection, and time."""
+"""The number of requests of a conversation to its store: each costs a thread, a connection, and time."""
 
 import json
 from collections import Counter
@@ -25,7 +25,7 @@ YES = ElicitReply(action="accept", content={"row": 7})
 
 
 class Counted(WatchedDatabase):
-    """Counts what is asked of it, by the method of the store that asks."""
+    """Counts requests by the store's methods."""
 
     def __init__(self) -> None:
         super().__init__("memory:")
@@ -37,7 +37,7 @@ class Counted(WatchedDatabase):
 
 @tool(elicits=[SEAT])
 async def journey(ctx: BranchContext) -> int:
-    """Ask three times, and act on each answer."""
+    """Ask three times, with an effect after each answer."""
     rows = 0
     for _ in range(3):
         answer = await ctx.elicit(SEAT, "Which row?")
@@ -53,7 +53,7 @@ CALL = calls(("use", "journey", {}), text="Let me see.")
 
 
 class Rounds:
-    """A conversation whose runs are taken by a worker that is called by hand."""
+    """A conversation whose runs a worker takes when the test calls it."""
 
     def __init__(self, conversations: Conversations, conversation: Conversation) -> None:
         self.conversations = conversations
@@ -61,7 +61,7 @@ class Rounds:
         self.seen = 0
 
     async def work(self, run: str) -> str:
-        """Take a run to its end; return the question with which it ends."""
+        """Take a run to its end; return the question at its end."""
         await self.conversations.advance(Wake("t", run, RUNS))
         await self.conversation.log.flush()
         async with aclosing(self.conversation.log.follow(self.seen)) as following:
@@ -78,7 +78,7 @@ class Rounds:
 async def beginning(
     database: WatchedDatabase, reply: SampleReply | str = CALL
 ) -> AsyncGenerator[Rounds]:
-    """A conversation without messages, whose model by default calls the tool."""
+    """Return a conversation without messages, whose model by default calls the tool."""
     (stored, trees), engine = database.stores, InProcessEngine()
     conversations = Conversations(
         trees,
@@ -86,7 +86,7 @@ async def beginning(
         [journey],
         calls=stored,
         engine=engine,
-        clock=ManualClock(),  # no lease is renewed, however slow
+        clock=ManualClock(),  # no lease is renewed, even on a slow machine
     )
     conversation = await conversations.begin(Thread("t", 0.0))
     yield Rounds(conversations, cast("Conversation", conversation))
@@ -96,7 +96,7 @@ async def beginning(
 
 @asynccontextmanager
 async def begun(database: WatchedDatabase) -> AsyncGenerator[tuple[Rounds, str]]:
-    """A conversation that has asked, and its question."""
+    """Return a conversation that has asked, and its question."""
     async with beginning(database) as rounds:
         await rounds.conversation.say("/journey", "run.0")
         yield rounds, await rounds.work("run.0")

@@ -1,4 +1,4 @@
-"""Runs over AG-UI: messages, questions, answers, what is left, what is answered after a restart."""
+"""Runs over AG-UI: messages, questions, answers, skipped questions, and answers after a restart."""
 
 import asyncio
 from typing import Any
@@ -164,7 +164,7 @@ async def test_requests_at_once_find_the_same_conversation() -> None:
 
     class Waiting(MemoryTrees):
         async def thread(self, thread_id: str) -> Thread | None:
-            await asyncio.sleep(0)  # as a database makes one wait
+            await asyncio.sleep(0)  # a pause like that of a database
             return await super().thread(thread_id)
 
     conversations = Conversations(Waiting(), model())
@@ -229,7 +229,7 @@ async def test_a_first_message_that_is_refused_begins_no_conversation() -> None:
 async def test_an_id_that_two_choose_at_once_is_one_of_each() -> None:
     class Waiting(MemoryTrees):
         async def create_thread(self, thread: Thread) -> None:
-            await asyncio.sleep(0)  # both have found the id free
+            await asyncio.sleep(0)  # both have found that the id is free
             await super().create_thread(thread)
 
     conversations = Conversations(Waiting(), model())

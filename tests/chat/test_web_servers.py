@@ -1,4 +1,4 @@
-"""The web application asks what the tools of running servers ask."""
+"""The web application asks the questions of running servers' tools."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def accepting(question: dict[str, Any], **content: Any) -> dict[str, Any]:
 
 
 async def shown(client: httpx2.AsyncClient, events: object) -> str:
-    """All that a browser reads of the conversation."""
+    """Return the whole conversation as a browser reads it."""
     read = [(await client.get(f"/threads/t1/{each}")).text for each in ("tree", "pending")]
     return f"{read} {events}"
 

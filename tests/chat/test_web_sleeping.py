@@ -1,4 +1,4 @@
-"""A tool of a chat that sleeps is a row: its run waits for a time, and any process goes on with it then."""
+"""A sleeping tool of a chat is a row in the store: any process continues its run at the stored time."""
 
 import asyncio
 from contextlib import aclosing
@@ -52,7 +52,7 @@ async def test_a_run_whose_tool_sleeps_is_handed_over_until_its_time(url: str) -
         conversation = await machines.open(process)
         assert await ends_of(conversation) == ["success"]
         assert not await conversation.is_running()
-        await process.advance(machines.engine.wakes[-1])  # the same wake once more
+        await process.advance(machines.engine.wakes[-1])  # the same wake again
     assert DONE == ["milk", "woken"]
 
 
@@ -61,7 +61,7 @@ async def test_a_run_whose_tool_sleeps_is_handed_over_until_its_time(url: str) -
 async def test_a_message_while_a_tool_sleeps_follows_when_the_tool_has_ended(
     url: str, is_stopped: bool
 ) -> None:
-    """In whichever process, and even if the one that ended the run dies at once."""
+    """Any process may continue, even if the process that ended the run dies immediately."""
     machines = Machines(url)
     async with machines.process() as process:
         conversation = await machines.begun(process, "remind")
@@ -93,7 +93,7 @@ async def test_a_message_while_a_tool_sleeps_follows_when_the_tool_has_ended(
 
 
 async def test_a_run_outlives_its_old_events(url: str) -> None:
-    """A week after the last event of a thread its events are pruned, unless a run is open there."""
+    """Events are pruned a week after a thread's last event, unless a run is open in the thread."""
     machines = Machines(url)
     async with machines.process() as process:
         conversation = await machines.begun(process, "/remind days=30")
@@ -108,7 +108,7 @@ async def test_a_run_outlives_its_old_events(url: str) -> None:
 
 @pytest.mark.parametrize("by_command", [False, True], ids=["page", "command"])
 async def test_effects_of_a_run_stopped_asleep_are_undone(url: str, by_command: bool) -> None:
-    """By a worker, since the one that stops it may have none of its tools."""
+    """A worker undoes the effects, since the process that stops the run may have none of its tools."""
     machines = Machines(url)
     async with machines.process() as process:
         conversation = await machines.begun(process, "remind")

@@ -1,4 +1,4 @@
-"""Branches that wait for a time: their run waits as long, or asks, and they go on by themselves."""
+"""Branches that sleep: their run waits as long, or asks, and the branches continue at their times."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class Sleeping(Machines):
         super().__init__(url, deciding(go=go, one=one, two=two))
 
     async def due(self, *processes: Conversations) -> int:
-        """Take the wakes whose time has come, and those that follow; return how many."""
+        """Deliver the wakes that are due, and their successors; return the number of wakes."""
         taken = 0
         while due := [each for each in self.engine.wakes if each.not_before <= self.clock.now()]:
             wake = self.random.choice(due)
@@ -54,7 +54,7 @@ class Sleeping(Machines):
 
 
 async def test_an_answer_is_taken_up_at_once_in_a_branch_that_sleeps(url: str) -> None:
-    """One tool of it sleeps, and another one asks; other branches go on meanwhile."""
+    """One tool of the branch sleeps, and another one asks; other branches continue meanwhile."""
     here = Sleeping(url, use("remind", "seat"), use("poll"))
     async with here.process(seat, remind, poll) as one:
         await here.begun(one)

@@ -1,4 +1,6 @@
-"""A question with a time limit: its tool goes on at the time, in any process, unless it is answered before."""
+"""A question with a time limit: its tool continues at the deadline, in any process, unless it is
+answered.
+"""
 
 import pytest
 
@@ -69,7 +71,7 @@ async def test_a_question_decided_unanswered_can_be_answered_on_another_line(url
 
 
 async def test_one_tool_asks_while_another_sleeps(url: str) -> None:
-    """The run ends, so that one can answer; what sleeps goes on at its time all the same."""
+    """The run ends, so that the user can answer; the sleeping tool still continues at its time."""
     machines = Machines(url)
     begun = machines.clock.now()
     async with machines.process(TOOLS) as process:

@@ -1,4 +1,4 @@
-"""The tree of a thread as the page is sent it: tokens and costs of its nodes, and their labels."""
+"""A thread's tree as the page receives it: tokens and costs of its nodes, and labels."""
 
 import base64
 from typing import Any

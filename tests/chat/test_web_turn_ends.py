@@ -1,4 +1,4 @@
-"""Turns without a reply: their errors, and stops, are in the tree; a retry repeats nothing that was done."""
+"""Turns without a reply: the tree has their errors and stops, and a retry repeats no finished work."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ BUSY = "The model is overloaded."
 
 
 class Flaky:
-    """A model that fails until it is well; and a tool that counts its calls."""
+    """A model that fails until the test lets it succeed; and a tool that counts its calls."""
 
     def __init__(self, *replies: Any) -> None:
         self.replies = list(replies)
@@ -70,7 +70,7 @@ async def test_an_error_is_in_the_tree_until_a_retry_has_its_reply() -> None:
         tree = await retried(client, said["id"])
         assert [each["kind"] for each in tree["nodes"]] == ["user", "assistant"]
         await run(client, message("and now", run="r9"))
-    # No model is sent an end.
+    # No model receives the node of an end.
     assert [each.text for each in flaky.model.requests[-1].messages] == [
         "hello",
         "Hello.",
@@ -210,7 +210,7 @@ async def test_a_message_that_is_stopped_before_a_worker_has_it_is_kept_for_a_re
         assert tree["ends"] == {said["id"]: {"error": None}}
         async with client.stream("GET", "/threads/t1/events?after=0") as events:
             async for line in events.aiter_lines():
-                if said["id"] in line:  # a page that is open shows it
+                if said["id"] in line:  # an open page shows it
                     break
         retry = await client.post("/threads/t1/retry", json={"node_id": said["id"]})
         assert retry.status_code == 202
@@ -299,7 +299,7 @@ async def test_an_answer_that_is_stopped_before_a_worker_has_it_is_taken_up_by_t
 
 
 async def test_a_turn_is_tried_again_in_one_of_two_processes() -> None:
-    """Each has found the end when it may begin."""
+    """Each process found the end before it started the retry."""
     trees = Passing()
     flaky = Flaky(ModelError(BUSY), "Hello.", "Once more.")
     async with browsing(store=trees, replies=flaky.model) as one, browsing(store=trees) as two:
@@ -316,7 +316,7 @@ async def test_a_turn_is_tried_again_in_one_of_two_processes() -> None:
 
 
 class Passing(MemoryTrees):
-    """Lets something happen once when the surroundings of a node have been read."""
+    """A store that runs a function once, after the surroundings of a node were read."""
 
     now: Callable[[], Awaitable[object]] | None = None
 

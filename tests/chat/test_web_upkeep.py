@@ -24,7 +24,9 @@ A_DAY = 86_400.0
 
 
 async def test_a_tool_that_was_cut_off_outside_of_a_run_is_due(url: str) -> None:
-    """In a thread of a terminal, which has had no run; it continues once, although several processes begin."""
+    """The thread of a terminal has had no run; its turn continues once, although several processes
+    start.
+    """
     here = Machines(url, web.decide)
     use = ToolUseBlock(id="use", name="reserve", input={})
     async with here.process(web.reserve) as one, here.process(web.reserve) as two:

@@ -1,4 +1,4 @@
-"""Runs of a chat with calls that other code has begun: each waits for a worker of that version."""
+"""Runs of a chat with calls that other code has started: each waits for a worker of that version."""
 
 import asyncio
 from functools import partial
@@ -78,7 +78,7 @@ async def test_a_run_that_waits_for_a_version_is_stopped_by_any_process(url: str
 
 
 async def test_a_run_that_is_called_for_again_is_tried_by_any_worker(url: str) -> None:
-    """It may be one whose code takes the same way, under a version of its own."""
+    """The worker's code may run the same way under another version."""
     async with waiting_for_version_1(url, partial(at_version, url, InProcessEngine())):
         pass
     events = open_run_events(url)

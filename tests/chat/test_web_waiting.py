@@ -1,4 +1,4 @@
-"""What waits in the store: several questions, samples, turns that were cut off, calls that expired."""
+"""Waiting work in the store: several questions, samples, turns without a process, expired calls."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -79,7 +79,7 @@ async def test_answers_of_which_one_does_not_fit_are_all_refused() -> None:
 
 
 async def test_a_turn_that_was_cut_off_goes_on_by_itself() -> None:
-    """Its process died when it had acknowledged the last answer."""
+    """Its process died after it had acknowledged the last answer."""
     trees, store, model = MemoryTrees(), Modelled(), MockModel(decide)
     agent = Agent(trees, model, tools=[both], capabilities=Capabilities(), calls=store)
     thread = await agent.begin()
@@ -158,7 +158,7 @@ async def test_a_plugin_may_ask_several_questions_in_branches(asks: str) -> None
 
 
 class Changing:
-    """A source of one tool, which may be another one later."""
+    """A source of one tool, which may be replaced later."""
 
     def __init__(self, now: Tool[Any]) -> None:
         self.now = now

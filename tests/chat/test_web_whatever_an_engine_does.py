@@ -1,7 +1,8 @@
-"""Conversations under an engine that loses, repeats, delays and reorders wakes: they come to the same.
+"""Conversations under an engine that loses, repeats, delays and reorders wakes have the same
+outcome.
 
-One application takes what persons do, and two work on it. What the store says counts, and periodic work
-finds what no wake has reached.
+One application takes the users' requests, and two work on them. The store decides, and periodic work
+finds the runs that no wake has reached.
 """
 
 import asyncio
@@ -39,12 +40,12 @@ STARTS = b'{"type":"RUN_STARTED"'
 
 @dataclass
 class Played:
-    """What conversations have come to.
+    """The outcome of conversations.
 
     Attributes:
         trees: the kind and the text of each node, by thread.
         runs: how each run has ended, in order, by thread.
-        effects: what tools have done.
+        effects: the effects of the tools.
     """
 
     trees: dict[str, list[tuple[str, str]]] = field(
@@ -55,7 +56,7 @@ class Played:
 
 
 async def play(engine: Engine, clock: ManualClock, folder: Path) -> Played:
-    """Have persons ask, answer and stop, on ``engine``."""
+    """Let users ask, answer and stop, on ``engine``."""
     played, working = Played(), asyncio.Event()
 
     def do(what: str) -> str:
@@ -81,7 +82,7 @@ async def play(engine: Engine, clock: ManualClock, folder: Path) -> Played:
 
     @tool
     async def hold(ctx: BranchContext) -> str:
-        """Take something, and wait for ever."""
+        """Take a seat, and wait for ever."""
         await ctx.step(do, "take", undo=give_back)
         await ctx.step(wait)
         return "never"
@@ -93,7 +94,9 @@ async def play(engine: Engine, clock: ManualClock, folder: Path) -> Played:
         return Conversations(trees, model, tools, calls=calls, engine=engine, clock=clock)
 
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(clock.running(STEP))  # also while they stop: some wait then
+        await stack.enter_async_context(
+            clock.running(STEP)
+        )  # and while they stop: some runs wait then
         front, *workers = [application() for _ in range(3)]
         await stack.enter_async_context(front.running(None))
         for each in workers:
@@ -122,7 +125,7 @@ async def _lead(front: Conversations, name: str, talk: Talk, played: Played) -> 
 
 
 async def _ended(conversation: Conversation, after: int) -> dict[str, Any]:
-    """Return the end of the run that begins after an event."""
+    """Return the end of the run that starts after an event."""
     async with aclosing(conversation.log.follow(after)) as following:
         async for _, events, _ in following:
             for event in events:

@@ -1,4 +1,4 @@
-"""Runs are stored, and taken to their end by a worker, in whatever process; what a worker leaves, another takes."""
+"""Any process can work on a stored run, and takes over a run that another worker has left."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -40,7 +40,7 @@ def said(events: list[dict[str, Any]]) -> str:
 
 @asynccontextmanager
 async def died(url: str, run_id: str, attempt: int = 0) -> AsyncGenerator[Any]:
-    """The events of a thread whose worker has died over a run that waited for it."""
+    """Return the events of a thread whose worker died over a run that waited for it."""
     events = open_run_events(url)
     await die(events, run_id, attempt)
     yield events
@@ -48,13 +48,13 @@ async def died(url: str, run_id: str, attempt: int = 0) -> AsyncGenerator[Any]:
 
 
 async def test_a_reply_that_was_cut_off_is_given_again(url: str) -> None:
-    """Its process died in mid-stream: the page drops what it had shown of it."""
+    """Its process died while the model wrote: the page drops the text that it had shown."""
     async with process(url, concurrency=None) as front:
         await accepted(front, message("hello"))
     async with died(url, "r1") as events:
         begun = b'{"type":"TEXT_MESSAGE_START","messageId":"after-x","role":"assistant"}'
         part = b'{"type":"TEXT_MESSAGE_CONTENT","messageId":"after-x","delta":"You "}'
-        await events.append("t1", [begun, part], at=1e12)  # no old ones
+        await events.append("t1", [begun, part], at=1e12)  # without old events
     async with process(url, replies=model()) as worker:
         shown = await ended(worker)
         nodes = (await worker.get("/threads/t1/tree")).json()["nodes"]
@@ -71,7 +71,7 @@ async def test_a_reply_that_was_cut_off_is_given_again(url: str) -> None:
 
 
 async def test_a_run_whose_worker_ends_goes_on_in_another(url: str) -> None:
-    """What the model had said until then is not stored: it is asked again."""
+    """The incomplete reply is not stored: the next worker asks the model again."""
     held = Held()
     async with process(url, replies=held.model()) as one:
         await accepted(one, message("hello"))
@@ -113,7 +113,7 @@ async def test_tools_that_were_cut_off_run_in_another_process(url: str) -> None:
 
 
 async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:
-    """Its process died before the run had begun, when it had the thread already."""
+    """Its process died before the run had started, when the process had the thread already."""
     engine = (
         InProcessEngine()
     )  # of both: an engine without workers would lose the wake of the dead run
@@ -130,7 +130,7 @@ async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:
 
 @pytest.mark.parametrize("at", [HEAD, None, "node_1"], ids=["head", "root", "node"])
 def test_a_message_and_the_front_end_are_the_input_of_their_run(at: Any) -> None:
-    """So any process can work on the run."""
+    """Any process can therefore work on the run."""
     given, context = Message("hello\nthere", at), ContextEntry(description="Month", value="March")
     front_end = FrontEnd(tools=(ToolSpec(name="paint", input_schema={}),), context=(context,))
     begun = started("t1", "r1", given, front_end).event
@@ -163,7 +163,7 @@ async def test_a_run_that_waits_for_its_turn_in_a_process_goes_on_in_another(url
 
 
 async def test_an_application_without_a_lifespan_works_on_its_runs() -> None:
-    """One that is mounted in another has none of its own, and nothing may wait for ever for a worker."""
+    """A mounted application has no lifespan of its own, and no run may wait for ever for a worker."""
     app = make_chat_app(MemoryTrees(), model())
     transport = httpx2.ASGITransport(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:

@@ -1,4 +1,4 @@
-"""``anabranch web`` and ``anabranch worker`` in processes of their own, with DBOS between them."""
+"""``anabranch web`` and ``anabranch worker`` in separate processes, with DBOS between them."""
 
 import signal
 from pathlib import Path
@@ -9,9 +9,9 @@ from tests.postgres import Server
 
 
 async def test_a_run_outlives_its_web_process_and_worker(tmp_path: Path, postgres: Server) -> None:
-    """Both die in the middle of the run, which another worker ends."""
+    """Both processes die in the middle of the run, and another worker ends the run."""
     fleet = Fleet(tmp_path, postgres.new_url())
-    (fleet.folder / "before-book-Bonn").touch()  # there a worker dies
+    (fleet.folder / "before-book-Bonn").touch()  # a worker dies there
     async with fleet.web() as (_, page):
         await page.post("/threads", json={"id": "t1"})
         async with fleet.web() as (web, client), fleet.worker() as worker:
@@ -32,6 +32,6 @@ async def test_a_run_outlives_its_web_process_and_worker(tmp_path: Path, postgre
     assert numbers_of(sent) == list(range(1, len(sent) + 1))
     events = events_in("\n\n".join(sent))
     shown = [each["value"]["id"] for each in events if each.get("name") == "anabranch.node"]
-    assert shown == [node["id"] for node in nodes]  # each once, in their order
+    assert shown == [node["id"] for node in nodes]  # each once, in order
     kinds = types_of(events)
     assert (kinds[0], kinds.count("RUN_STARTED"), kinds[-1]) == ("RUN_STARTED", 1, "RUN_FINISHED")

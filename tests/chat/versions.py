@@ -32,7 +32,7 @@ async def book_1(ctx: BranchContext) -> str:
 
 @tool(name="book")
 async def book_2(ctx: BranchContext) -> str:
-    """Do something else, and ask the same."""
+    """Run another step, and ask the same question."""
     await ctx.step(note, "held", undo=forget)
     await ctx.elicit(Number, "How many?")
     return "booked otherwise"
@@ -40,7 +40,7 @@ async def book_2(ctx: BranchContext) -> str:
 
 @tool(name="book")
 async def book_3(ctx: BranchContext) -> str:
-    """Do the same, and ask in other words."""
+    """Run the same step, and ask in other words."""
     await ctx.step(note, "reserved", undo=forget)
     await ctx.elicit(Number, "How many seats?")
     await ctx.step(note, "charged")
@@ -51,7 +51,7 @@ async def book_3(ctx: BranchContext) -> str:
 async def at_version(
     url: str, engine: Engine, tool: Tool[Any], version: str, **options: Any
 ) -> AsyncGenerator[httpx2.AsyncClient]:
-    """A process with this code, which shares store and engine with others."""
+    """Return a process with this code, which shares store and engine with others."""
     calls, trees = open_stores(url)
     async with browsing(
         store=trees,
@@ -68,7 +68,7 @@ async def at_version(
 async def answer(
     client: httpx2.AsyncClient, asked: list[dict[str, Any]], run_id: str = "r2"
 ) -> None:
-    """Send the answer to what a run has asked, and do not wait for its run."""
+    """Send the answer to a run's question, and do not wait for the new run."""
     [interrupt] = asked[-1]["outcome"]["interrupts"]
     entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"n": 3}}
     await accepted(client, resume(entry, run=run_id))
@@ -84,7 +84,7 @@ async def open_runs(url: str) -> Sequence[OpenWork]:
 
 @asynccontextmanager
 async def waiting_for_version_1(url: str, process: Process) -> AsyncGenerator[httpx2.AsyncClient]:
-    """A process with version 2 and the run ``r2``, whose call version 1 has begun: it waits."""
+    """Return a process of version 2, and the waiting run ``r2``, whose call version 1 has started."""
     async with process(book_1, "1") as old:
         asked = await run(old, message("/book"))
     async with process(book_2, "2") as new:

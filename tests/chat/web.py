@@ -1,4 +1,4 @@
-"""The web application on a port of this machine, and what the tests of it share."""
+"""The web application on a port of this machine, and helpers of its tests."""
 
 import asyncio
 import json
@@ -90,13 +90,13 @@ async def serving(app: ASGIApp, **options: Any) -> AsyncGenerator[str]:
 
 
 def message(text: str, *, thread: str = "t1", run: str = "r1", **more: Any) -> dict[str, Any]:
-    """The body of a run that begins with a message."""
+    """Return the body of a run that starts with a message."""
     said = {"id": f"m-{run}", "role": "user", "content": text}
     return {**_body(thread, run), "messages": [said], **more}
 
 
 def resume(*entries: dict[str, Any], thread: str = "t1", run: str = "r2") -> dict[str, Any]:
-    """The body of a run that answers interrupts."""
+    """Return the body of a run that answers interrupts."""
     return {**_body(thread, run), "resume": list(entries)}
 
 
@@ -117,7 +117,7 @@ def events_in(text: str) -> list[dict[str, Any]]:
 
 
 def numbers_of(sent: Iterable[str]) -> list[int]:
-    """The numbers of events as they are sent: each id is its number, and a mark."""
+    """Return the numbers of sent events: an event's id is its number and a mark."""
     ids = [event.partition("\n")[0] for event in sent]
     assert all(each.startswith("id: ") for each in ids), ids
     return [int(each.removeprefix("id: ").partition("-")[0]) for each in ids]

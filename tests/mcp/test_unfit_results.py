@@ -9,14 +9,17 @@ from fastmcp.utilities.types import File
 from fastmcp.utilities.types import Image as FastImage
 from mcp import Client
 from mcp.server.mcpserver import Image, MCPServer
+from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, RootModel
 
 from anabranch import BranchContext, Elicitation, run_tool, tool
 from anabranch.errors import ToolError
-from anabranch.mcp import as_fastmcp_tool, create_server
+from anabranch.mcp import as_fastmcp_tool, create_server, fastmcp_sagas
 from anabranch.mcp._saga_client import SagaClient
 from anabranch.testing import MockClient
-from tests.mcp.harness import HANDSHAKE, MODERN
+from tests.mcp.fastmcp_server import called, serving
+from tests.mcp.harness import HANDSHAKE, MODERN, Answers, text_of
+from tests.sagas.harness import call_saga
 
 
 class Seat(BaseModel):
@@ -128,6 +131,55 @@ async def test_a_call_with_an_unreadable_file_undoes_its_steps(kind: Any, listed
     with pytest.raises(ToolError, match=r"holds a file that cannot be read \(FileNotFoundError\)"):
         await run_tool(photograph, {}, MockClient())
     assert undone == ["camera"]
+
+
+@tool
+async def sorry(_: BranchContext, kind: str) -> Seat:
+    """Return a whole result in place of a seat."""
+    results: dict[str, Any] = {
+        "error": {"is_error": True},
+        "seat": {"structured_content": {"row": 1}},
+        "no seat": {"structured_content": {"row": "password=hunter2"}},
+    }
+    text = TextContent(type="text", text="Sorry.")
+    return CallToolResult(content=[text], **results[kind])  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("error", "Sorry."), ("seat", "Sorry."), ("no seat", "")]
+)
+@pytest.mark.parametrize("mode", [MODERN, HANDSHAKE])
+async def test_a_whole_result_replaces_the_annotated_value(mode: Any, kind: str, said: str) -> None:
+    async with Client(create_server("unfit", [sorry]), mode=mode) as client:
+        result = await client.call_tool("sorry", {"kind": kind})
+    assert result.is_error == (kind != "seat")
+    if said:
+        assert text_of(result) == said
+    else:
+        check(result, "does not fit its output schema: row")
+
+
+@pytest.mark.parametrize("kind", ["error", "seat"])
+async def test_a_whole_result_of_a_fastmcp_server_replaces_the_annotated_value(kind: str) -> None:
+    host = FastMCP("unfit")
+    host.add_tool(as_fastmcp_tool(sorry))
+    async with FastClient(host) as client:
+        result = await client.call_tool("sorry", {"kind": kind}, raise_on_error=False)
+    assert (result.is_error, text_of(result)) == (kind == "error", "Sorry.")
+
+
+async def test_an_error_result_is_an_error_of_its_saga() -> None:
+    async with Client(create_server("unfit", [sorry]), mode=MODERN) as client:
+        result = await call_saga(client, "sorry", {"kind": "error"})
+    assert result["isError"]
+
+
+async def test_an_error_result_is_an_error_of_a_saga_of_fastmcp() -> None:
+    host = serving(as_fastmcp_tool(sorry))
+    host.add_extension(fastmcp_sagas())
+    async with called(host, MODERN, Answers()) as client:
+        result = await call_saga(client, "sorry", {"kind": "error"})
+    assert result["isError"]
 
 
 def test_a_form_that_contains_itself_is_refused() -> None:

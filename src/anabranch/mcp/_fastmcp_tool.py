@@ -111,7 +111,9 @@ class FastMcpTool(HostTool, BaseTool):
     def _converted(self, value: object) -> types.CallToolResult:
         result = self._result(value)
         return types.CallToolResult(
-            content=result.content, structured_content=result.structured_content
+            content=result.content,
+            structured_content=result.structured_content,
+            is_error=result.is_error,
         )
 
 

@@ -35,6 +35,8 @@ class ReturnValue:
     def _misfit(self, value: object) -> str | None:
         if self._adapter is None:
             return None
+        if _is_result(value):
+            return self._misfit_in(value)
         try:
             self._adapter.validate_python(value)
         except ValidationError:
@@ -44,6 +46,13 @@ class ReturnValue:
                 return f"does not fit its output schema: {describe(error, 'result')}"
         return None
 
+    def _misfit_in(self, result: Any) -> str | None:  # noqa: ANN401 - of the SDK or FastMCP
+        if result.is_error:
+            return None
+        content = result.structured_content
+        is_wrapped = isinstance(content, dict) and [*cast("dict[str, Any]", content)] == ["result"]
+        return self._misfit(content["result"] if is_wrapped else content)
+
     @cached_property
     def _adapter(self) -> TypeAdapter[Any] | None:
         if self._annotation is inspect.Signature.empty:
@@ -52,6 +61,13 @@ class ReturnValue:
             return TypeAdapter(self._annotation)
         except PydanticUserError:  # a class without a schema, such as a helper for images
             return None
+
+
+def _is_result(value: object) -> bool:
+    """Return whether ``value`` is a whole result of the SDK or FastMCP, made by the tool."""
+    return isinstance(getattr(value, "is_error", None), bool) and hasattr(
+        value, "structured_content"
+    )
 
 
 class _NoDataError(Exception):

@@ -1,4 +1,4 @@
-"""A person at the full-screen browser, who waits for what they shall see."""
+"""A user of the full-screen browser, who waits for expected content."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -18,14 +18,14 @@ def details(app: Browser) -> str:
 
 @asynccontextmanager
 async def browsing(app: Browser) -> AsyncGenerator[Pilot[Any]]:
-    """A person at the screen: it is drawn, and the cursor is at the head."""
+    """Yield a user at the screen, once the screen is drawn and the cursor is at the head."""
     async with app.run_test() as pilot:
         await until(pilot, lambda: bool(app.screen.query("#details")) and bool(details(app)))
         yield pilot
 
 
 async def until(pilot: Pilot[Any], seen: Callable[[], bool]) -> None:
-    """Let the screen work until `seen` is true: on a busy machine a pause may end before."""
+    """Let the screen work until `seen` is true: on a busy machine a single pause may be too short."""
     with anyio.fail_after(PATIENCE):
         while not seen():
             await pilot.pause()

@@ -36,7 +36,7 @@ class Done:
 
 
 class Desk:
-    """A folder with a store, a model, and a data directory; chats happen in it."""
+    """A folder with a store, a model, and a data directory, in which chats run."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Desk:
         return ["--model", f"script:{self.folder / 'model.json'}"]
 
     def run(self, *arguments: str) -> Done:
-        """Run the command in this process, which is quicker."""
+        """Run the command in this process, which is faster."""
         self._capsys.readouterr()
         status = main(arguments)
         out, shown = self._capsys.readouterr()
@@ -76,7 +76,7 @@ class Desk:
         return exported
 
     def messages(self) -> list[dict[str, Any]]:
-        """What a provider would be sent from the head of `t`."""
+        """Return the messages that a provider would receive from the head of `t`."""
         shown = self.run("tree", "messages", self.exported()["refs"]["head"]).stdout
         messages: list[dict[str, Any]] = json.loads(shown)
         return messages

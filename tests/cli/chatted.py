@@ -1,4 +1,4 @@
-"""A TARGET for chats: tools that ask, that fail, and that never come to an end."""
+"""A TARGET for chats: tools that ask, that fail, and that never end."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ async def fail(ctx: BranchContext) -> str:
 
 @tool
 async def hang(ctx: BranchContext) -> str:
-    """Report that it waits, and wait for ever."""
+    """Report that the tool waits, and wait for ever."""
     await ctx.notify("waiting")
     await asyncio.Event().wait()
     return "never"
@@ -36,14 +36,14 @@ async def hang(ctx: BranchContext) -> str:
 
 @tool
 async def block(ctx: BranchContext) -> None:
-    """Report that it waits, and wait for ever in a thread, which no one can interrupt."""
+    """Report that the tool waits, and wait for ever in a thread, which no signal can interrupt."""
     await ctx.notify("blocking")
     await ctx.step(threading.Event().wait)
 
 
 @tool(requires={"sampling"})
 async def ponder(ctx: BranchContext) -> str:
-    """Need a model, and log a line before it is asked."""
+    """Log a line, and then sample."""
     await ctx.log("info", "pondering")
     return (await ctx.sample("rivers")).text
 

@@ -1,4 +1,4 @@
-"""The commands of the command line, as the parser has them."""
+"""The commands of the command line, read from the parser."""
 
 from collections.abc import Iterator
 

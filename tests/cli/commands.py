@@ -1,4 +1,6 @@
-"""The reference of the command line, made of the commands' help (``make api`` writes docs/commands.md)."""
+"""The reference of the command line, made from the commands' help (``make api`` writes
+docs/commands.md).
+"""
 
 import os
 import re

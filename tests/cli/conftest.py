@@ -1,4 +1,4 @@
-"""A server that the tests of ``call`` share."""
+"""Fixtures of the command tests: a shared server, and a working directory."""
 
 import os
 import signal
@@ -17,13 +17,13 @@ SERVED = Path(__file__).with_name("served.py")
 
 @pytest.fixture(scope="session")
 def served() -> Path:
-    """The TARGET as a file."""
+    """Return the TARGET as a file."""
     return SERVED
 
 
 @pytest.fixture(scope="session")
 def url() -> Iterator[str]:
-    """The URL of the TARGET's tools, served by the real command, which Ctrl-C ends."""
+    """Return the URL of the TARGET's tools, served by the real command, which Ctrl-C ends."""
     command = [sys.executable, "-m", "anabranch", "serve", str(SERVED), "--transport", "http"]
     environment = {**os.environ, "ANABRANCH_KEYS": "k" * 32}
     with subprocess.Popen(
@@ -35,7 +35,7 @@ def url() -> Iterator[str]:
         yield line.rpartition(" at ")[2].strip()
         server.send_signal(signal.SIGINT)
         assert server.wait() == 0
-        # The last client's connection may still be open for the server.
+        # The last client's connection may still be open on the server's side.
         assert all(line.startswith("Stopping: ") for line in server.stderr)
 
 
@@ -57,12 +57,12 @@ def desk(
 
 @pytest.fixture
 def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The modules that a test loads from its folder are gone afterwards, and never compiled to a file."""
+    """Remove the modules that a test loads from its folder afterwards, and write no compiled files."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield
     for name, module in list(sys.modules.items()):
-        # A package without __init__.py has folders alone.
+        # A package without __init__.py has folders only.
         places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
         if any(str(place).startswith(str(tmp_path)) for place in places):
             del sys.modules[name]
@@ -70,6 +70,6 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 @pytest.fixture
 def workplace(own_modules: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, in which a test has its targets."""
+    """Return the working directory, in which a test has its targets."""
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -15,7 +15,7 @@ URL = "http://server.example/mcp"
 
 
 async def attempt(act: Callable[[Client], Awaitable[Any]], server: Any = None) -> CommandError:
-    """Talk to a server in this process and return how it ended."""
+    """Connect to a server in this process and return the error that ended the connection."""
     console = Console(io.StringIO(), interactive=False)
     with pytest.raises(CommandError) as raised:
         await open_session(URL, server or MCPServer("plain"), Respondent(console), act)

@@ -1,4 +1,4 @@
-"""The applications of ``anabranch web`` where no model is configured."""
+"""The applications of ``anabranch web`` without a configured model."""
 
 from typing import Any
 
@@ -10,7 +10,9 @@ from tests.agents.memory import MemoryTrees
 
 
 def demo(*tools: Any) -> ASGIApp:
-    """Return the application whose model plays the demo, with the card game unless tools are given."""
+    """Return the application whose model plays the demo; its tool is the card game unless tools are
+    given.
+    """
     return make_chat_app(MemoryTrees(), DemoModel(), tools or [game()])
 
 

@@ -1,4 +1,4 @@
-"""``anabranch dev`` in a process, and source files that change under it."""
+"""``anabranch dev`` in a process, and source files that change while it runs."""
 
 import os
 import re
@@ -13,12 +13,12 @@ from tests.patience import PATIENCE
 
 
 def write(file: Path, text: str) -> Path:
-    """Write a file, at a time at which it has never been written."""
+    """Write a file with a modification time that it has never had."""
     before = file.stat().st_mtime_ns if file.exists() else 0
     new = file.with_suffix(".new")
     new.write_text(text)
     os.utime(new, ns=(before + 10**9, before + 10**9))
-    return new.replace(file)  # at once: a half-written file would be loaded
+    return new.replace(file)  # in one step: the command would load a half-written file
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A TARGET that asks for a form with constraints, long choices, and a rule that no schema can say."""
+"""A TARGET that asks for a form with constraints, long choices, and a rule outside of the schema."""
 
 from typing import Literal
 

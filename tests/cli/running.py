@@ -25,7 +25,7 @@ class Run:
         return Ended(status, *self._capsys.readouterr())
 
     def value(self, *arguments: str) -> Any:
-        """Return the JSON that a command prints, which prints nothing else."""
+        """Return the JSON that a command prints, and check that it prints nothing else."""
         status, out, err = self(*arguments)
         assert (status, err) == (0, "")
         return json.loads(out) if out else None

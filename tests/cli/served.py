@@ -1,4 +1,4 @@
-"""A TARGET: what the command line is tested on."""
+"""A TARGET: the tools on which the command line is tested."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ async def greet(ctx: BranchContext, who: str, times: int = 1) -> Greeting:
 
 @tool
 async def count(ctx: BranchContext, words: list[str]) -> int:
-    """Return something that is no object."""
+    """Return a value that is no object."""
     return len(words)
 
 
@@ -41,7 +41,7 @@ async def picture(ctx: BranchContext):  # type: ignore[no-untyped-def]  # noqa: 
 
 @tool(elicits=[CONFIRM])
 async def confirm(ctx: BranchContext, times: int = 1) -> list[str]:
-    """Ask the person, and return what they did."""
+    """Ask the user, and return the user's action."""
     return [(await ctx.elicit(CONFIRM, f"Sure ({n})?")).action for n in range(times)]
 
 
@@ -60,13 +60,13 @@ async def think(ctx: BranchContext, about: str) -> str:
 
 @tool
 async def pay(ctx: BranchContext) -> str:
-    """Send the person to an address."""
+    """Send the user to an address."""
     return (await ctx.elicit_url("Please pay.", "https://pay.example/1")).action
 
 
 @tool
 async def refuse(ctx: BranchContext) -> str:
-    """Fail in words meant for the caller."""
+    """Fail with an error whose text is meant for the caller."""
     raise ToolError("No seats are left.")
 
 
@@ -77,7 +77,7 @@ async def die(ctx: BranchContext) -> str:
 
 @tool
 async def wait(ctx: BranchContext, notes: str) -> str:
-    """Do something that must be undone, report it, and wait to be cancelled."""
+    """Run a step with an undo, report it, and wait to be cancelled."""
 
     def note(word: str) -> None:
         with Path(notes).open("a") as file:

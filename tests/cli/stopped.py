@@ -1,4 +1,4 @@
-"""A TARGET whose calls are under way when their server is stopped; also a program that serves it.
+"""A TARGET whose calls are running when their server is stopped; also a program that serves it.
 
 ``python stopped.py stdio`` and ``python stopped.py uvicorn`` are servers without the command line.
 """
@@ -27,7 +27,7 @@ def note(notes: str, word: str) -> None:
 
 @tool
 async def wait(ctx: BranchContext, notes: str) -> str:
-    """Do something that must be undone, report it, and never end."""
+    """Run a step with an undo, report it, and never end."""
     await ctx.step(note, notes, "done", undo=lambda _: note(notes, "undone"))
     await ctx.notify("waiting", progress=1, total=2)
     await asyncio.Event().wait()
@@ -36,7 +36,7 @@ async def wait(ctx: BranchContext, notes: str) -> str:
 
 @tool
 async def wait_in_undo(ctx: BranchContext, notes: str) -> str:
-    """As ``wait``, with an undo that never ends."""
+    """Run a step whose undo never ends, report it, and never end."""
     await ctx.step(note, notes, "done", undo=lambda _: threading.Event().wait())
     await ctx.notify("waiting", progress=1, total=2)
     await asyncio.Event().wait()
@@ -45,7 +45,7 @@ async def wait_in_undo(ctx: BranchContext, notes: str) -> str:
 
 @tool
 async def ask(ctx: BranchContext, notes: str) -> str:
-    """Do something that must be undone if the call fails, and ask."""
+    """Run a step with an undo, and ask."""
     await ctx.step(note, notes, "done", undo=lambda _: note(notes, "undone"))
     return (await ctx.elicit(Ok, "Go on?")).action
 
@@ -60,7 +60,7 @@ async def work(ctx: BranchContext, notes: str) -> str:
 
 @tool
 async def fail_to_undo(ctx: BranchContext, notes: str) -> str:
-    """As ``ask``, with an undo that fails."""
+    """Run a step whose undo fails, and ask."""
 
     def fail(_: object) -> None:
         raise RuntimeError("It is sold.")

@@ -1,4 +1,4 @@
-"""A server in a process of its own, which a test stops."""
+"""A server in a separate process, which a test stops."""
 
 import os
 import re
@@ -17,7 +17,7 @@ Server = subprocess.Popen[str]
 
 @contextmanager
 def started(*command: str, folder: Path | None = None) -> Generator[Server]:
-    """A server process of ``command``, which ends with the block at the latest."""
+    """Yield a server process of ``command``, which ends no later than the block."""
     with subprocess.Popen(
         command,
         cwd=folder,
@@ -34,7 +34,7 @@ def started(*command: str, folder: Path | None = None) -> Generator[Server]:
 
 
 def url_of(server: Server) -> str:
-    """The address that the server reports, whichever program it is."""
+    """Return the address that the server reports, for every server program."""
     assert server.stderr is not None
     for line in server.stderr:
         if found := re.search(r"http://[^ /]+", line):

@@ -1,4 +1,4 @@
-"""A person at a pseudo-terminal, where the real command runs; and what they see there."""
+"""A user at a pseudo-terminal, in which the real command runs, and the screen that the user sees."""
 
 import codecs
 import json
@@ -41,7 +41,7 @@ CTRL_C, CTRL_D, ESCAPE, ENTER, UP, DOWN = "\x03", "\x04", "\x1b", "\r", "\x1b[A"
 
 
 class _Screen(pyte.Screen):
-    """A screen that answers where its cursor is, as terminals do."""
+    """A screen that reports its cursor position, as terminals do."""
 
     def __init__(self, columns: int, lines: int, answer: Callable[[str], None]) -> None:
         super().__init__(columns, lines)
@@ -52,11 +52,10 @@ class _Screen(pyte.Screen):
 
 
 class Terminal:
-    """A person at a terminal: they wait for words, and type.
+    """A user at a terminal, who waits for words and types.
 
-    `shown` is what was written since the words that were waited for, without what moves the cursor;
-    `screen` is what a terminal, by default of 80 columns and 24 lines, makes of all of it. `raw` is
-    all that was written.
+    `shown` is the output since the last expected words, without cursor movements. `screen` is a terminal's
+    rendering of all output, by default with 80 columns and 24 lines.
     """
 
     def __init__(
@@ -71,11 +70,11 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """The lines on the screen, without the empty ones at its end."""
+        """Return the lines on the screen, without the empty ones at its end."""
         return "\n".join(line.rstrip() for line in self.drawn.display).rstrip()
 
     def wait_for(self, words: str) -> None:
-        """Read until `words` have been shown, and forget what came before them."""
+        """Read until `words` have been shown, and forget the output before them."""
         while words not in self.shown:
             self._read(words)
         self.shown = self.shown.partition(words)[2]
@@ -102,10 +101,10 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def resize(self, columns: int, lines: int) -> None:
-        """Make the window larger or smaller; the program is informed by a signal, and draws it again.
+        """Resize the window; a signal informs the program, which draws the screen again.
 
-        The modes stay as the program has set them: what it wrote for the other size may still come,
-        and must not be wrapped if the program has said so.
+        The modes stay as the program has set them. Output for the old size may still arrive, and must not be
+        wrapped if the program has turned wrapping off.
         """
         self.drawn.resize(lines, columns)
         self.drawn.erase_in_display(2)
@@ -117,11 +116,11 @@ class Terminal:
         (SCREENS / f"{name}.txt").write_text(f"{self.screen}\n", "utf-8")
 
     def modes(self) -> object:
-        """How the terminal treats what is typed: echo, lines, signals."""
+        """Return the terminal's treatment of typed keys: echo, lines, signals."""
         return termios.tcgetattr(self._master)
 
     def result(self) -> object:
-        """Wait for the end and return what stdout, which is no terminal, has carried."""
+        """Wait for the end and return the text of stdout, which is no terminal."""
         out, _ = self.process.communicate(timeout=PATIENCE)
         return json.loads(out)
 
@@ -143,11 +142,11 @@ def terminal(
     folder: Path | None = None,
     size: tuple[int, int] = SIZE,
 ) -> Generator[Terminal]:
-    """Run the command at a terminal; with `whole`, its stdout is the terminal, too.
+    """Run the command at a terminal; with `whole`, its stdout is the terminal as well.
 
     With a `folder`, the command runs there, with the variables of a reader of the documentation.
 
-    At its end the terminal must be as it was: a prompt must not leave it without echo.
+    At its end the terminal must have its original modes: a prompt must not leave it without echo.
     """
     master, slave = pty.openpty()
     termios.tcsetwinsize(master, size[::-1])
@@ -169,10 +168,12 @@ def terminal(
             yield person
             os.close(slave)
             ended = person.status() if whole else process.wait(PATIENCE)
-        except BaseException:  # else the failure would wait for a command that waits for a key
+        except BaseException:  # otherwise a failure would wait for a command that waits for a key
             process.kill()
             raise
     after = person.modes()
     os.close(master)
     assert ended == status
-    assert after == before or status == -signal.SIGKILL  # which leaves no time to restore them
+    assert (
+        after == before or status == -signal.SIGKILL
+    )  # a killed command has no time to restore them

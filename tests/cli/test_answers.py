@@ -90,7 +90,7 @@ def test_a_file_without_answers_is_refused(tmp_path: Path, text: str | None, mes
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 async def test_a_file_is_read_by_its_byte_order_mark(tmp_path: Path, encoding: str) -> None:
-    """Editors and shells of Windows write one."""
+    """Editors and shells of Windows write a byte order mark."""
     file = tmp_path / "file"
     file.write_text('[{"sample": "Grüße"}]', encoding=encoding)
     reply = Answers.from_file(file).sample("t/sample.1")

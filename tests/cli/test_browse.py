@@ -1,4 +1,4 @@
-"""The full-screen browser, played by its headless pilot, and the command around it."""
+"""The full-screen browser, played by its headless pilot, and the command that opens it."""
 
 import builtins
 import sys
@@ -96,7 +96,7 @@ async def test_collapse_and_expand() -> None:
         before = widget(app).last_line
         await pilot.press("f")
         await until(pilot, lambda: widget(app).last_line == 5)
-        # What goes on after a fork stays on the line that was left.
+        # Nodes that continue after a fork stay on the line of the fork.
         drawn = [widget(app).get_node_at_line(line) for line in range(6)]
         assert [str(each.label).split()[0] for each in drawn if each is not None] == [
             *["user", "assistant", "user", "assistant", "results", "assistant"]
@@ -120,7 +120,7 @@ async def test_an_unknown_name_is_reported_and_escape_leaves_the_question() -> N
     async with browsing(app) as pilot:
         before = details(app)
         await pilot.press("g", *"nowhere", "enter")
-        # The pilot has no other way to look at what was shown.
+        # The pilot has no other way to read the shown notifications.
         shown = app._notifications
         await until(pilot, lambda: len(shown) > 0)
         assert [str(each.message) for each in shown] == [

@@ -45,7 +45,7 @@ def test_a_modern_call_is_described_round_by_round(lines: list[str]) -> None:
 
 def test_a_saga_is_described_round_by_round(lines: list[str]) -> None:
     trace = CallTrace(lines.append)
-    trace.sent(request(0, "tools/resumeSaga"))  # whether there are any
+    trace.sent(request(0, "tools/resumeSaga"))  # a look whether the server has saga methods
     trace.sent(request(1, "tools/callSaga", name="pick", arguments={}))
     steps = [{"type": "sampling", "stepId": "a"}, {"type": "elicitation", "stepId": "b"}]
     trace.received(response(1, state="suspended", sagaToken="t", steps=steps))

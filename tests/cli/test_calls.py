@@ -37,7 +37,7 @@ async def trip(ctx: BranchContext, city: str, fails: bool = False) -> str:
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of a store with a call that waits; the environment names it."""
+    """Return the URL of a store with a call that waits; the environment names the store."""
     url = f"sqlite:///{tmp_path}/calls.db"
 
     async def fill() -> None:
@@ -94,7 +94,7 @@ def test_a_replay_of_all_counts_the_calls_that_need_old_code(run: Run) -> None:
         "1 of 3 open calls need the old code of the marker 'a'.",
         "2 of 3 open calls need the old code of the marker 'b'.",
     ]
-    assert old_ways_of([drifts]) == []  # it is not known
+    assert old_ways_of([drifts]) == []  # the command does not know it
 
 
 def test_a_drift_is_named_and_is_a_failure(run: Run, tmp_path: Path) -> None:

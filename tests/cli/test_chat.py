@@ -145,7 +145,7 @@ def test_a_script_that_is_not_text_and_a_store_that_is_none_are_reported(desk: D
 
 
 def begin(desk: Desk, line: str, until: str) -> "subprocess.Popen[str]":
-    """Begin a chat in `t` with one line, and wait until stderr has shown something."""
+    """Start a chat in `t` with one line, and wait until stderr has shown the expected text."""
     process = desk.begin("chat", TARGET, "--thread", "t", *desk.model)
     assert process.stdin is not None
     assert process.stderr is not None
@@ -169,7 +169,7 @@ def test_whatever_ends_a_chat_in_the_middle_of_a_turn_the_thread_is_valid(
     assert out == "I wait.\n"
     if number == signal.SIGINT:
         assert process.returncode == 130
-        shown = shown.replace(STILL_RUNNING, "")  # where that takes longer than a second
+        shown = shown.replace(STILL_RUNNING, "")  # the shutdown can take longer than a second
         stopped, command, cancelled = shown.splitlines()[-3:]
         assert stopped == "Stopped by you. The received part is stored."
         assert command.startswith("To continue: anabranch chat ")

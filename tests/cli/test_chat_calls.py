@@ -1,4 +1,4 @@
-"""``anabranch calls replay`` of a chat's calls: over the conversation that they had."""
+"""``anabranch calls replay`` replays a chat's calls with the conversation that they had."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ MODEL: list[dict[str, Any]] = [
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of a store; the TARGET and the model lie in the working directory."""
+    """Return the URL of a store; the TARGET and the model are in the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANABRANCH_STORE", f"sqlite:///{tmp_path}/chat.db")
     Path("tools.py").write_text(TOOLS)

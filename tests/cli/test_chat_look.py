@@ -1,4 +1,4 @@
-"""What a person sees of a chat on a screen of 80 columns and 24 lines."""
+"""A chat as its user sees it on a screen of 80 columns and 24 lines."""
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ def test_a_reply_is_drawn_and_wrapped_and_the_line_below_says_where_one_is(
     tmp_path: Path, model: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = [TARGET, *model, "--thread", "t", "--store", "sqlite:///chat.db"]
-    # The line below the prompt is drawn where the terminal says how high it is.
+    # The chat draws the line below the prompt only if the terminal reports its height.
     environment = {"XDG_DATA_HOME": str(tmp_path), "PROMPT_TOOLKIT_NO_CPR": "0"}
     monkeypatch.chdir(tmp_path)
     with terminal("chat", *options, whole=True, environment=environment) as person:

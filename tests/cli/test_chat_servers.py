@@ -22,7 +22,7 @@ OTHER = f"command:{sys.executable} -m tests.agents.remote_server"
 
 @pytest.fixture(autouse=True)
 def found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands find the servers of these tests."""
+    """Make commands find the servers of these tests."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
@@ -119,7 +119,7 @@ SERVE = f"command:{sys.executable} -m anabranch serve book.py --transport stdio"
 
 @contextmanager
 def web(folder: Path, *options: str) -> Generator[httpx2.Client]:
-    """``anabranch web`` with a server as its target, killed at the end, as by a crash."""
+    """Yield ``anabranch web`` with a server as its target, killed at the end, as by a crash."""
     command = (*ANABRANCH, "web", SERVE, "--port", "0", "--store", "sqlite:///chat.db")
     with started(*command, *options, folder=folder) as server:
         address = url_of(server).removesuffix("/mcp")

@@ -15,7 +15,7 @@ TARGET = str(Path(__file__).with_name("chatted.py"))
 
 
 def test_a_chat_is_led_by_keyboard(tmp_path: Path) -> None:
-    """Questions are forms; the first Ctrl-C ends a turn, the next one, at the prompt, the chat."""
+    """Questions are forms; the first Ctrl-C ends a turn, and the next one, at the prompt, ends the chat."""
     script = [
         {"when": "book", "tool_calls": [{"name": "book", "arguments": {"place": "Ulm"}}]},
         {"when": "hang", "text": "I wait.", "tool_calls": [{"name": "hang"}]},
@@ -51,7 +51,7 @@ def test_a_chat_is_led_by_keyboard(tmp_path: Path) -> None:
     with terminal("chat", *options, whole=True, environment=environment) as person:
         person.wait_for("I wait.\r\n→ hang({})")
         person.wait_for(PROMPT)
-        person.type("\x1b[A\r")  # what was typed last, in the chat before
+        person.type("\x1b[A\r")  # the line typed last in the earlier chat
         person.wait_for("I wait. [hang]  (stopped by you)  (head)")
         person.wait_for(PROMPT)
         person.type("\x04")
@@ -80,7 +80,7 @@ def test_a_chat_sends_no_codes_to_a_dumb_terminal(tmp_path: Path) -> None:
 def test_a_chat_outlives_its_place_and_its_thread(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both are deleted by somebody else while the person types; and a store cannot be read."""
+    """Another process deletes both while the user types; and a store cannot be read."""
     (tmp_path / "model.json").write_text('[{"text": "All right.", "repeat": true}]')
     store = ["--store", f"sqlite:///{tmp_path}/threads.db"]
     options = ["--model", f"script:{tmp_path / 'model.json'}", "--thread", "t", *store]

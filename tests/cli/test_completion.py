@@ -1,4 +1,4 @@
-"""What a shell completes: commands, options, and the files of a TARGET."""
+"""Shell completion of commands, options, and the files of a TARGET."""
 
 import shlex
 import shutil

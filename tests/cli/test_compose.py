@@ -1,4 +1,4 @@
-"""``compose.yaml`` and ``Dockerfile``, as far as they can be checked without a Docker daemon."""
+"""Checks of ``compose.yaml`` and ``Dockerfile`` that need no Docker daemon."""
 
 import json
 import re
@@ -27,12 +27,14 @@ GIVEN = {"POSTGRES_PASSWORD": "secret", "ANABRANCH_WEB_TOKEN": "token"}
 
 
 def filled_in(text: str) -> str:
-    """Return what Compose makes of a value in which variables are required."""
+    """Return the value as Compose expands it; a variable may be required."""
     return re.sub(r"\$\{(\w+):\?[^}]*\}", lambda found: GIVEN[found[1]], text)
 
 
 def environment(service: str) -> dict[str, str]:
-    """The variables that are set in a service; those without a value are passed on where they are."""
+    """Return the variables of a service; Compose passes on a variable without a value from its
+    environment.
+    """
     given = SERVICES[service]["environment"]
     return {name: filled_in(value) for name, value in given.items() if value is not None}
 
@@ -68,7 +70,7 @@ def test_each_variable_is_known_to_the_services_that_receive_it(service: str) ->
     command = app[OURS[service]["command"].split()[0]]
     options = command.assemble_argument_collection()
     known = {name for each in options for name in each.parameter.env_var or ()}
-    known |= {"ANTHROPIC_API_KEY", "OPENAI_API_KEY"}  # of the providers
+    known |= {"ANTHROPIC_API_KEY", "OPENAI_API_KEY"}  # variables of the providers
     known |= vars(telemetry).keys()
     known |= set(re.findall(r'environ\.get\("(\w+)"', Path(config.__file__).read_text()))
     assert OURS[service]["environment"].keys() <= known

@@ -18,7 +18,7 @@ async def ask(ctx: BranchContext) -> str:
 
 
 class Configured:
-    """A project below which the commands run, and a user's file; both may be written."""
+    """A project below which the commands run, and a user's file; a test may write both."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.project = folder / "pyproject.toml"

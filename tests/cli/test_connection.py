@@ -1,4 +1,4 @@
-"""What a connection that breaks is called."""
+"""The errors that the command line reports for a broken connection."""
 
 import io
 from collections.abc import AsyncGenerator, Awaitable, Callable

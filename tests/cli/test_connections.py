@@ -1,4 +1,4 @@
-"""A process opens one database, and eight connections to it, whatever it stores there."""
+"""A process opens one database with eight connections, for every kind of record."""
 
 import threading
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.stores.opened import CONNECTIONS, opened, use_all_connections
 
 @pytest.fixture
 def databases(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """All that this process opens."""
+    """Collect all databases that this process opens."""
     return opened(monkeypatch)
 
 

@@ -64,7 +64,7 @@ def both(tmp_path: Path) -> str:
 
 @contextmanager
 def served(target: str, *options: str) -> Generator[tuple[str, list[str]]]:
-    """Serve over HTTP by the real command; yield the URL, and the lines before it."""
+    """Serve over HTTP by the real command; yield the URL, and the lines printed before it."""
     command = [sys.executable, "-m", "anabranch", "serve", target, "--transport=http", "--port=0"]
     environment = {**os.environ, "ANABRANCH_KEYS": "k" * 32}
     with subprocess.Popen(

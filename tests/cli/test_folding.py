@@ -1,4 +1,4 @@
-"""``--folding`` of ``serve`` and ``chat``: the tools are there, and branches are in the store."""
+"""``--folding`` of ``serve`` and ``chat``: the tools are offered, and branches are stored."""
 
 import asyncio
 import json
@@ -113,7 +113,7 @@ def test_branches_are_reported_as_queued_without_a_learning_model(tmp_path: Path
 def test_without_the_search_for_secrets_nothing_begins(
     command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    """One rule for branches and the memory: what cannot be searched is not stored."""
+    """Branches and the memory have one rule: text that cannot be searched for secrets is not stored."""
     monkeypatch.setitem(sys.modules, "detect_secrets", None)
     err = run.refusal(command, option, "--store", f"sqlite:///{tmp_path}/all.db")
     assert f"`anabranch {command}` needs the package 'detect_secrets'" in err
@@ -123,7 +123,7 @@ def test_without_the_search_for_secrets_nothing_begins(
 async def test_a_server_has_the_settings_of_its_environment_and_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Excludes a configuration that is validated, while the server goes on with the defaults."""
+    """Excludes a configuration that is validated while the server uses the defaults."""
     settings = tmp_path / "folding.json"
     settings.write_text('{"context_folding": {"default_budget": 700, "max_depth": 3}}')
     monkeypatch.setenv("ANABRANCH_FOLDING_FILE", str(settings))

@@ -1,4 +1,4 @@
-"""Forms, typed into as a person would."""
+"""Forms, filled in by typing as a user would."""
 
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ MANY = [f"c{number}" for number in range(20)]
 
 
 async def fill_field(field: dict[str, Any], keys: str, *, required: bool = True) -> object:
-    """Fill a form of one field; `...` if it was left out."""
+    """Fill a form of one field; return its value, or `...` if the field was left out."""
     names = ["x"] if required else []
     reply = await fill({"type": "object", "properties": {"x": field}, "required": names}, keys)
     assert reply.action == "accept"
@@ -83,7 +83,9 @@ async def test_keys_typed_before_a_yes_or_no_do_not_answer_it() -> None:
     request = ElicitRequest(message="?", requested_schema=schema)
     with answering(("name", "ann" + ENTER + ENTER + "y" + ENTER), ("ok", UP + ENTER)):
         reply = await ask_form(request)
-    assert reply.content == {"name": "ann"}  # up from the first choice is the last: to leave it out
+    assert reply.content == {
+        "name": "ann"
+    }  # up from the first choice is the last one, which leaves the field out
 
 
 async def test_an_optional_yes_or_no_without_a_default_can_be_answered() -> None:

@@ -1,4 +1,4 @@
-"""``--help`` of every command: it has an example that is right, fits the screen, and needs no extra."""
+"""``--help`` of every command has a correct example, fits the screen, and needs no extra."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""JSON that is nested too deeply, schemas that refer to themselves, results that miss their schema."""
+"""JSON that is nested too deeply, schemas that refer to themselves, results that break their schema."""
 
 import ast
 from collections.abc import Callable
@@ -51,9 +51,9 @@ def test_json_that_is_nested_less_is_read() -> None:
 
 
 OWN = {
-    "_durable",  # records of our own, in the store
+    "_durable",  # our own records, in the store
     "_engine",
-    "errors/_extras.py",  # what the installer of this package has written
+    "errors/_extras.py",  # written by the installer of this package
     "_text/json_text.py",
     "_recorded",
     "stores",
@@ -66,7 +66,7 @@ OWN = {
 
 
 def test_no_other_module_reads_json_by_itself() -> None:
-    """A reader of its own would have an error of its own for a text that is nested too deeply."""
+    """Every reader must raise the same error for a text that is nested too deeply."""
     root = Path(anabranch.__file__).parent
     found = [
         f"{path.relative_to(root)}:{node.lineno}"
@@ -96,7 +96,7 @@ def test_an_argument_whose_schema_refers_to_itself_may_be_anything() -> None:
 
 
 def server(schema: dict[str, Any], content: dict[str, Any] | None) -> Server[Any]:
-    """A server whose tool declares an output schema and returns ``content``."""
+    """Return a server whose tool declares an output schema and returns ``content``."""
 
     async def list_them(*_: object) -> types.ListToolsResult:
         shown = types.Tool(name="look", input_schema={"type": "object"}, output_schema=schema)

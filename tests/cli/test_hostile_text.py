@@ -1,4 +1,4 @@
-"""Foreign text on every way out of a command: nothing in it changes or deceives the terminal."""
+"""Foreign text in every output of a command: none of it changes or deceives the terminal."""
 
 import ast
 import asyncio
@@ -122,7 +122,7 @@ def test_a_log_record_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line for line in lines if not line.startswith(" ")] == [lines[0], "ERROR edge: failed"]
 
 
-# -- no way out beside them ---------------------------------------------------------------------
+# -- no other output ----------------------------------------------------------------------------
 
 WRITERS = {"stdout", "stderr", "stream", "_out", "_stream"}
 SAFE = {"printable", "printable_json", "printable_line"}
@@ -133,7 +133,7 @@ DRAWN = {"text", "confirm", "select", "checkbox", "Choice", "Text", "prompt_asyn
 
 
 def ways_out(tree: ast.AST) -> list[ast.Call]:
-    """The calls that write to a terminal: with a print, to a stream, or as a widget."""
+    """Yield the calls that write to a terminal: with a print, to a stream, or as a widget."""
     found: list[ast.Call] = []
     for call in (each for each in ast.walk(tree) if isinstance(each, ast.Call)):
         match call.func:
@@ -155,7 +155,7 @@ def _last(node: ast.expr) -> str:
 
 
 def unsafe(call: ast.Call, module: ast.AST) -> bool:
-    """Whether the text of a way out is not known to be printable."""
+    """Return whether the text of an output is not known to be printable."""
     if not call.args:
         return False
     return not _is_safe(call.args[0], module)
@@ -185,7 +185,7 @@ def _is_bound_safely(name: str, module: ast.AST) -> bool:
 
 
 REVIEWED: dict[str, set[str]] = {
-    # The callers of _print make the text printable; write has what the server's code prints.
+    # The callers of _print make the text printable; write forwards the output of the server's code.
     "cli/_output.py": {"_print", "write"},
 }
 

@@ -1,4 +1,4 @@
-"""``serve --allowed-host`` and ``--allowed-origin``: who may reach a server over HTTP."""
+"""``serve --allowed-host`` and ``--allowed-origin`` decide which clients reach a server over HTTP."""
 
 from typing import Any
 

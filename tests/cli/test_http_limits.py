@@ -1,4 +1,4 @@
-"""Bodies of requests over HTTP that break off or are too long."""
+"""HTTP request bodies that break off or are too long."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What one caller of a server over HTTP cannot take: the connections of others, and of health checks."""
+"""One caller of an HTTP server cannot use up the connections of other callers and of health checks."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -27,7 +27,7 @@ NESTED = CALL[:-1] + b', "params": ' + b"[" * 200 + b"]" * 200 + b"}"
 
 
 async def reply(address: tuple[str, int], request: bytes) -> bytes:
-    """Send a request over a connection of its own, and return all that comes back."""
+    """Send a request over a new connection, and return the whole reply."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(request)
     try:
@@ -63,7 +63,7 @@ async def test_a_full_server_answers_health_checks_and_refuses_other_requests(
 
 
 async def test_streams_of_one_person_leave_the_server_to_the_others() -> None:
-    """As ``anabranch web`` has it: more streams than the share, of 40 requests."""
+    """The limits of ``anabranch web``: one user opens more streams than the share, of 40 requests."""
     endpoint = Endpoint("http", limit_concurrency=40)
     app = make_chat_app(MemoryTrees(), model(), [reserve], max_streams=endpoint.user_share)
     statuses: list[int] = []
@@ -124,7 +124,9 @@ async def test_a_person_has_a_share_of_the_event_streams_until_one_ends() -> Non
         for body in (message("hello", thread="b"), message("again", thread="b", run="r2")):
             assert (await bo.post("/agui", json=body)).status_code == 200
         await held[0].aclose()
-        async with asyncio.timeout(PATIENCE):  # the server notices by itself that it has ended
+        async with asyncio.timeout(
+            PATIENCE
+        ):  # the server notices by itself that the stream has ended
             while said.status_code == 429:
                 said = await ann.post("/agui", json=message("hello", thread="a"))
         assert said.status_code == 200
@@ -157,7 +159,7 @@ def test_a_share_of_no_stream_is_refused() -> None:
 
 
 class Held:
-    """An application whose requests are in progress until they are let through."""
+    """An application that holds its requests until the test releases them."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Semaphore(0)
@@ -258,7 +260,7 @@ async def test_a_caller_of_tools_has_a_share_of_the_requests(by_token: bool) -> 
 
 
 async def test_an_answer_reaches_a_full_server() -> None:
-    """Otherwise the calls that wait for it would keep the server full."""
+    """Otherwise the calls that wait for the answer would keep the server full."""
     held = Held()
     app = SharedRequests(held, 2, 2)
     waiting = [asyncio.ensure_future(status(app)) for _ in range(2)]

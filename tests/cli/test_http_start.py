@@ -1,4 +1,4 @@
-"""``serve --transport http`` reports that it serves when it does, and otherwise why it does not."""
+"""``serve --transport http`` reports that it serves once it does, and otherwise the reason."""
 
 import socket
 import subprocess

@@ -48,7 +48,9 @@ async def test_a_server_that_stops_ends_the_streams_of_its_pages(
         await client.post(f"{url}/threads", json={"id": "t1"})
         async with client.stream("GET", f"{url}/threads/t1/events") as response:
             stop()
-            assert await response.aread() == b""  # the last chunk came: no error is raised
+            assert (
+                await response.aread() == b""
+            )  # the last chunk arrived: the client raises no error
     assert caplog.messages == []
     assert "Stopping" not in capsys.readouterr().err
 

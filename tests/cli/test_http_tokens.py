@@ -1,4 +1,4 @@
-"""``--token``: requests over HTTP need it, and what is done for one token is not another's."""
+"""``--token``: requests over HTTP need a token, and each token has its own calls."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The modules that a command imports, so that it starts at once. Times are for the benchmarks."""
+"""The modules that a command imports: few imports make it start fast. The benchmarks measure times."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ def imported(folder: Path, program: str, *arguments: str) -> set[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "tools.py").write_text(TOOL)
-    # The first use of a store creates its tables, which takes the definition of them all.
+    # The first use of a store creates its tables, which loads the definitions of all tables.
     stored = [sys.executable, "-m", "anabranch", "calls", "list", "--store", "sqlite:///s.db"]
     subprocess.run(stored, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
     return tmp_path

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, at a pseudo-terminal: they leave from anywhere, and the terminal is as it was."""
+"""Ctrl-C and SIGTERM at a pseudo-terminal end every prompt and restore the terminal."""
 
 import asyncio
 import io
@@ -40,13 +40,13 @@ def hang_up(person: Terminal) -> None:
 
 @pytest.fixture(scope="module")
 def stopped_url() -> Iterator[str]:
-    """The URL of a server whose tools undo what they did when their call is cancelled."""
+    """Return the URL of a server whose tools undo their effects when their call is cancelled."""
     with started(*SERVE, STOPPED) as server:
         yield url_of(server)
 
 
 class Notes:
-    """What a tool notes, as soon as it does; another process writes it."""
+    """The notes of a tool, which another process writes; a test waits for each."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "notes"
@@ -146,7 +146,7 @@ def test_a_prompt_for_the_model_is_left(served: Path) -> None:
 
 
 async def test_a_signal_is_handled_though_it_does_not_end_the_waiting_itself() -> None:
-    """Another thread receives it, as if it had come just before the loop began to wait."""
+    """Another thread receives the signal, as if it had come just before the loop started to wait."""
     waiting = threading.Event()
 
     def press() -> None:

@@ -8,7 +8,7 @@ from anabranch.cli._stores import read_keys
 
 
 def never(line: str) -> None:
-    """Take what is shown; nothing should be."""
+    """Fail if a message is shown."""
     raise AssertionError(line)
 
 

@@ -1,4 +1,4 @@
-"""A process of a chat learns from queued branches if the process works on runs."""
+"""A chat process learns from queued branches if it also works on runs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +14,7 @@ from anabranch.testing import ManualClock
 
 
 class Process:
-    """The memory of one process: the store of all, and what this process asks of it."""
+    """The memory of one process: a view of the shared store, with this process's requests."""
 
     def __init__(self, store: MemoryStore, clock: ManualClock) -> None:
         self.looks = 0
@@ -29,7 +29,7 @@ class Process:
         return await self._store.lease(owner, now, until)
 
     async def close(self) -> None:
-        """It is closed with the last process."""
+        """Do nothing: the last process closes the memory."""
 
 
 class Model:
@@ -61,7 +61,7 @@ async def test_a_process_that_leaves_runs_to_workers_does_not_learn(
         [], WithoutModel(), calls, trees, InProcessEngine(clock), process.bank, True, Model()
     )
     async with parts.open(works=works):
-        await store.waiting()  # after which the other would have looked
+        await store.waiting()  # after this the other process would have looked
         await until(lambda: process.looks >= looks, clock)
     assert process.looks == looks
     await calls.close()

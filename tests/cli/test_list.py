@@ -1,4 +1,4 @@
-"""``anabranch list`` and ``inspect``: what a target offers, before anything is called."""
+"""``anabranch list`` and ``inspect``: the tools of a target, before a call."""
 
 import json
 from pathlib import Path
@@ -107,7 +107,9 @@ def test_without_a_terminal_both_print_json(run: Run, hotel: str) -> None:
     assert one["limits"] == {"max_tokens": 500, "timeout": 60}
     assert one["questions"]["stay"]["required"] == ["nights"]
     assert one["annotations"] == {"destructive": True, "read_only": False}
-    assert listed[1]["questions"] is None  # another's tool does not say what it asks
+    assert (
+        listed[1]["questions"] is None
+    )  # a tool of another project does not declare its questions
 
 
 def test_json_is_printed_at_a_terminal_on_request(run: Run, hotel: str) -> None:

@@ -1,4 +1,4 @@
-"""``anabranch call`` repeats a request whose connection was lost, and nothing happens twice."""
+"""``anabranch call`` repeats a request whose connection was lost, and every effect happens once."""
 
 import io
 from pathlib import Path
@@ -22,7 +22,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Once:
-    """A person at a terminal, who answers from a file; a question that is asked again fails."""
+    """A user at a terminal, who answers from a file; a repeated question fails."""
 
     def __init__(self) -> None:
         self.shown = io.StringIO()
@@ -41,10 +41,10 @@ class Once:
     ],
 )
 async def test_the_command_repeats_its_requests(era: Any, kind: str, lost: tuple[int, ...]) -> None:
-    """The person is not asked again."""
+    """The user is not asked again."""
     effects: list[str] = []
     at_terminal = Once()
-    if era == "saga":  # the first request asks whether there are sagas
+    if era == "saga":  # the first request asks whether the server has saga methods
         lost = tuple(number + 1 for number in lost)
     async with asgi(Lossy(booking(effects, "memory:"), kind, *lost)) as url:
         assert await call(url, "book", at_terminal.respondent, era=era) == "2 more"

@@ -36,7 +36,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def ids(url: str) -> list[str]:
-    """The ids of two memories in the store that the environment names."""
+    """Return the ids of two memories in the store that the environment names."""
     return asyncio.run(make(url))
 
 
@@ -81,7 +81,7 @@ def test_queued_branches_are_distilled(run: Run, ids: list[str], tmp_path: Path)
 
 
 def lessons(tmp_path: Path) -> str:
-    """The name of a model that learns one lesson from a branch that has failed."""
+    """Return the name of a model that learns one lesson from a failed branch."""
     lesson = {"title": "Lexer", "description": "When parsing fails", "content": "Look there first."}
     script = tmp_path / "replies.json"
     script.write_text(json.dumps([{"when": "Find it", "text": json.dumps([lesson])}]))
@@ -114,13 +114,13 @@ async def until_learned(url: str) -> None:
 def test_a_chat_with_a_model_learns_from_queued_branches(
     run: Run, ids: list[str], url: str, tmp_path: Path
 ) -> None:
-    """And offers the tools of the memory. The tool of the target waits until the worker is done."""
+    """The chat also offers the memory's tools. The target's tool waits until the worker is done."""
     (tmp_path / "waits.py").write_text(WAITS)
     (tmp_path / "lines").write_text("/wait\n/memory_search query=parsing\n")
     line = ["chat", str(tmp_path / "waits.py"), "--memory", "--store", url]
     line += ["--script", str(tmp_path / "lines"), "--model", lessons(tmp_path)]
 
-    assert run(*line).out == "empty\n[]\n"  # the queued branch is another project's
+    assert run(*line).out == "empty\n[]\n"  # the queued branch belongs to another project
     assert run.value("memory", "list")[0]["title"] == "Lexer"
 
 

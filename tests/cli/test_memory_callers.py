@@ -1,4 +1,4 @@
-"""``anabranch serve --memory --token``: each token is a caller with a memory of its own."""
+"""``anabranch serve --memory --token``: each token is a caller with a separate memory."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ ALICE, BOB = "a" * 32, "b" * 32
 
 @asynccontextmanager
 async def tokens(mode: Any, url: str, shared: str | None = None) -> AsyncGenerator[Any]:
-    """Yield what calls a tool of ``serve --memory --folding``, for the caller with a token."""
+    """Yield a function that calls a tool of ``serve --memory --folding`` as the caller with a token."""
     recipe = ServerRecipe(
         (),
         None,
@@ -42,7 +42,7 @@ async def tokens(mode: Any, url: str, shared: str | None = None) -> AsyncGenerat
 
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 async def test_a_server_with_tokens_has_a_memory_for_each(mode: Any, tmp_path: Any) -> None:
-    """The tools of the memory, and what a branch begins with."""
+    """The memory's tools and the notes at the start of a branch are separate for each caller."""
     task = {"description": "Open the locked door", "prompt": "Find the key."}
     async with tokens(mode, f"sqlite:///{tmp_path}/all.db") as call:
         note = await call(ALICE, "memory_record", **NOTE)

@@ -1,4 +1,4 @@
-"""``anabranch serve`` on a file that makes its server itself: what the command line gives counts."""
+"""``anabranch serve`` on a file that creates its own server: options of the command line apply."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -176,7 +176,7 @@ def keys_for(folder: Path, audience: str) -> list[str]:
 
 @pytest.mark.parametrize("code", [OWN.replace("{options}", ""), OWN.partition("server =")[0]])
 def test_servers_of_one_user_do_not_accept_each_others_states(tmp_path: Path, code: str) -> None:
-    """Also where both files have the same name, or both servers."""
+    """The test covers equal names of the files and of the servers."""
     servers: list[Any] = []
     for folder in ("staging", "production", "production"):
         target = tmp_path / folder / "app.py"
@@ -212,7 +212,7 @@ def test_the_version_of_a_server_is_that_of_its_target(tmp_path: Path) -> None:
 
 
 async def test_a_served_call_has_the_version_of_the_command(tmp_path: Path) -> None:
-    """Or a digest of the target's files, where none is given."""
+    """Without a given version, the call has a digest of the target's files."""
     url = f"sqlite:///{tmp_path}/calls.db"
     plain = recipe(tmp_path, OWN.partition("server =")[0])
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""``anabranch serve --store``: whatever the target is, its calls are stored, and expire."""
+"""``anabranch serve --store`` stores the calls of every kind of target, and lets them expire."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -37,7 +37,7 @@ def give_back(what: str) -> None:
 
 @tool
 async def lend(ctx: BranchContext) -> str:
-    """Take something that must be given back, and ask."""
+    """Lend something that must be returned, and ask."""
     taken = await ctx.step(take, "a book", undo=give_back)
     await ctx.elicit(Confirm, "Keep it?")
     return taken

@@ -1,4 +1,4 @@
-"""Plugins in TARGET files: each stands for its tool, with what it exposes, its rules and its modules."""
+"""Plugins in TARGET files: each provides its tool, with its exposed values, rules and modules."""
 
 import json
 from pathlib import Path

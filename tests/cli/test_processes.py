@@ -1,6 +1,6 @@
-"""The real command, with server processes of its own.
+"""The real command, with its own server processes.
 
-The commands of all tests are started at once: starting takes longer than everything else.
+The commands of all tests start together: starting takes longer than everything else.
 """
 
 import json
@@ -25,7 +25,7 @@ META = {
 
 
 class Started:
-    """A command that runs: ``done`` waits for its end."""
+    """A running command; ``done`` waits for its end."""
 
     def __init__(self, *arguments: str, **more: str) -> None:
         self.process = subprocess.Popen(
@@ -38,14 +38,14 @@ class Started:
         )
 
     def done(self) -> tuple[int, Any, str]:
-        """Return the exit status, the result and what was shown; stdin is empty."""
+        """Return the exit status, the result and the shown text; stdin is empty."""
         out, shown = self.process.communicate()
         return self.process.returncode, json.loads(out) if out else None, shown
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with models, answers and broken targets."""
+    """Return a folder with models, answers and broken targets."""
     folder = tmp_path_factory.mktemp("processes")
     (folder / "model.json").write_text('[{"text": "deep"}]')
     (folder / "answers.json").write_text('[{"sample": "shallow"}]')
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def commands(served: Path, folder: Path) -> Iterator[dict[str, Started]]:
-    """The commands, by the tests that use them."""
+    """Start the commands, and return them by the tests that use them."""
     target, model = str(served), f"script:{folder / 'model.json'}"
     answers = ["--answers", str(folder / "answers.json")]
     started = {
@@ -77,12 +77,12 @@ def commands(served: Path, folder: Path) -> Iterator[dict[str, Started]]:
 
 
 def test_a_file_is_called_over_stdio_with_the_callers_model(commands: dict[str, Started]) -> None:
-    """A server that used the model itself would not ask the client, whose file says otherwise."""
+    """If the server used the model itself, it would not ask the client, whose file has another reply."""
     assert commands["stdio"].done() == (0, "shallow", "")
 
 
 def test_a_server_with_its_own_model_does_not_ask_the_client(commands: dict[str, Started]) -> None:
-    """And an MCP client can start it with the same command, over stdio."""
+    """An MCP client can start the server with the same command, over stdio."""
     call = {"name": "think", "arguments": {"about": "rivers"}, "_meta": META}
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
     server = commands["serve"].process
@@ -91,7 +91,7 @@ def test_a_server_with_its_own_model_does_not_ask_the_client(commands: dict[str,
     server.stdin.write(json.dumps(request) + "\n")
     server.stdin.flush()
     response = json.loads(server.stdout.readline())
-    server.communicate()  # closes stdin, after which a server ends
+    server.communicate()  # closes stdin, which ends the server
     assert server.returncode == 0
     assert response["result"]["structuredContent"] == {"result": "deep"}
 
@@ -127,7 +127,7 @@ def test_ctrl_c_cancels_the_call_and_its_effects_are_undone(
     assert call.stderr.readline() == "[1/2] waiting\n"
     call.send_signal(signal.SIGINT)
     out, shown = call.communicate()
-    shown = shown.replace(STILL_RUNNING, "")  # where that takes longer than a second
+    shown = shown.replace(STILL_RUNNING, "")  # the shutdown can take longer than a second
     assert (call.returncode, out, shown) == (130, "", "anabranch: cancelled\n")
     assert (folder / era).read_text() == "done\nundone\n"
 
@@ -163,7 +163,7 @@ def test_the_demo_plays_itself_without_a_terminal(commands: dict[str, Started]) 
 def test_a_command_does_its_work_in_a_new_interpreter(
     arguments: list[str], served: Path, tmp_path: Path
 ) -> None:
-    """The other tests start their commands from a process that has imported all of them."""
+    """The other tests start their commands from a process that has imported everything."""
     places = {"TARGET": str(served), "URL": f"sqlite:///{tmp_path}/new.db"}
     status, _, shown = Started(*(places.get(each, each) for each in arguments)).done()
     assert (status, "Traceback" in shown) == (0, False)

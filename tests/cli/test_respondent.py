@@ -35,7 +35,7 @@ PAY = UrlRequest(message="Please pay.", url="https://pay.example/1", elicitation
 
 
 def at(*, person: bool = False, **options: Any) -> tuple[Respondent, io.StringIO]:
-    """A respondent, at a terminal if there is a person; what they type comes from a pipe."""
+    """Return a respondent, at a terminal if a user is present; the user's keys come from a pipe."""
     shown = io.StringIO()
     return Respondent(Console(shown, interactive=person), **options), shown
 

@@ -1,6 +1,6 @@
-"""A server that is stopped ends its calls and undoes what they did, however it is served.
+"""A stopped server ends its calls and undoes their effects, over every transport.
 
-Each test starts a real server, waits until a call has reported that it is under way, and stops it.
+Each test starts a real server, waits until a call has reported that it runs, and stops the server.
 """
 
 import json
@@ -38,7 +38,7 @@ async def stop_during(
 
     async def call() -> None:
         async with Client(url, mode=mode) as client:
-            with suppress(MCPError):  # in words that are the client's
+            with suppress(MCPError):  # the text is the client's
                 await client.call_tool(tool, {"notes": str(notes)}, progress_callback=on_progress)
 
     url, shown = url_of(server), ""

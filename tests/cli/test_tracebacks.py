@@ -1,4 +1,4 @@
-"""A traceback shows the author's own lines; those of libraries are left out."""
+"""A traceback shows the author's own lines, and leaves out the lines of libraries."""
 
 import json
 import logging
@@ -85,7 +85,7 @@ gc.collect()
 
 
 def test_the_server_of_a_call_names_the_lines_where_an_await_was_forgotten(tmp_path: Path) -> None:
-    """The tool is run while its file is loaded: a server that has ended is given no time to warn."""
+    """The tool runs while its file is loaded, because a server that has ended has no time to warn."""
     file = tmp_path / "forgetful.py"
     file.write_text(FORGETFUL)
     done = subprocess.run(
@@ -141,7 +141,7 @@ def tools(tmp_path: Path) -> ModuleType:
 
 
 async def shown(tools: ModuleType, name: str) -> list[str]:
-    """Return the lines, without carets, that a log shows of what the tool raises."""
+    """Return the lines, without carets, that a log shows for the tool's exception."""
     with pytest.raises(Exception) as raised:  # noqa: PT011 - each tool raises another one
         await run_tool(vars(tools)[name], {}, MockClient())
     here = raised.value.__traceback__

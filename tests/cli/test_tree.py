@@ -27,7 +27,7 @@ async def make(url: str) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of a store with two threads; the environment names it."""
+    """Return the URL of a store with two threads; the environment names the store."""
     url = f"sqlite:///{tmp_path}/threads.db"
     asyncio.run(make(url))
     monkeypatch.setenv(STORE, url)

@@ -1,4 +1,4 @@
-"""What a shell expects of a command: pipes, statuses, versions, logs, a clean stdout."""
+"""Conventions of the shell that commands follow: pipes, statuses, versions, logs, a clean stdout."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A server that wants a header: the error says which, and how to give it."""
+"""A server that requires a header: the error names the header and the option that sends it."""
 
 import gzip
 from collections.abc import Awaitable, Callable
@@ -105,7 +105,7 @@ async def test_a_refusal_of_another_eras_request_is_forgotten() -> None:
 def refusing_some(
     refused: Callable[[str, str], bool], text: str = "forbidden", status: int = 403
 ) -> Any:
-    """An application whose requests are refused by their method and that of MCP."""
+    """An application that refuses requests by their HTTP method and their MCP method."""
     app: Any = serving(look).streamable_http_app()
 
     async def guarded(scope: Any, receive: Any, send: Any) -> None:

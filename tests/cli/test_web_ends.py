@@ -1,4 +1,4 @@
-"""``anabranch web --store memory:`` is stopped: what its calls have done is undone, for nothing else will do it."""
+"""``anabranch web --store memory:`` undoes its calls' effects when it stops, since no other process can."""
 
 import signal
 from pathlib import Path
@@ -43,5 +43,5 @@ async def test_a_web_server_in_memory_undoes_open_work_when_it_stops(
                 server.send_signal(number)
             _, shown = server.communicate(timeout=PATIENCE)
     assert (server.returncode, said in shown) == (0, True)
-    assert ("Traceback" in shown) == (tool == "fail_to_undo")  # that of its undo
+    assert ("Traceback" in shown) == (tool == "fail_to_undo")  # the file of its undo
     assert notes.read_text().split() == done

@@ -1,4 +1,4 @@
-"""The token of ``anabranch web``: one that was given is not shown; one that it makes is, at a terminal alone."""
+"""``anabranch web`` never shows a given token; it shows a token that it makes, and only at a terminal."""
 
 import os
 import re

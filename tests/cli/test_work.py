@@ -1,4 +1,4 @@
-"""``anabranch work``: what is open is listed, called for once more, tried again, and stopped."""
+"""``anabranch work`` lists open work, wakes its workers, retries it, and stops it."""
 
 import asyncio
 from dataclasses import replace
@@ -21,7 +21,7 @@ BEGUN = b'{"type":"RUN_STARTED","threadId":"t","runId":"r"}'
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A store with a run that waits, one that is in progress, and one whose process has died."""
+    """Return a store with a waiting run, a run in progress, and a run whose process has died."""
     named = f"sqlite:///{tmp_path}/chat.db"
     turns = {
         "waits": replace(running("r1", until=3.0), state=TurnState.READY, owner=""),
@@ -118,7 +118,7 @@ CALLS = {"tried": FAR, "busy": FAR, "late": 5.0, "waits": FAR, "done": 1.0}
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A store with calls, of which some are to be undone."""
+    """Return a store with calls, some of which still have to be undone."""
     named = f"sqlite:///{tmp_path}/calls.db"
 
     async def fill() -> None:
@@ -182,7 +182,7 @@ def test_undos_that_are_left_are_brought_forward_and_nothing_else(calls: str, ru
 
 @pytest.fixture
 def threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store with two conversations whose runs wait, and two calls that have expired."""
+    """Return a store with two conversations whose runs wait, and two expired calls."""
     named = f"sqlite:///{tmp_path}/chat.db"
 
     async def fill() -> None:

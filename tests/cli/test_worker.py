@@ -1,4 +1,4 @@
-"""``anabranch worker`` and ``--engine``: what is refused before anything starts."""
+"""``anabranch worker`` and ``--engine``: wrong options are refused before a process starts."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ ELSEWHERE = "postgresql://localhost:1/nothing"
 def test_a_worker_offers_the_tools_that_are_chosen(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stops at the engine, after it has found no two tools of one name."""
+    """The command fails at the engine, after it has found that no two tools have one name."""
     monkeypatch.delenv("ANABRANCH_ENGINE", raising=False)
     files = [str(tmp_path / "one.py"), str(tmp_path / "other.py")]
     for file in files:

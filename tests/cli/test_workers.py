@@ -1,6 +1,6 @@
-"""Several server processes behind one port. Each test waits for what the command reports.
+"""Several server processes behind one port. Each test waits for a report of the command.
 
-The servers of all tests are started at once: starting takes longer than everything else.
+The servers of all tests start together: starting takes longer than everything else.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ async def one(ctx) -> int:
 def servers(
     served: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, "subprocess.Popen[str]"]]:
-    """One server with a store, one without, and one whose workers fail."""
+    """Start one server with a store, one without, and one whose workers fail."""
     folder = tmp_path_factory.mktemp("workers")
     failing = folder / "once.py"
     failing.write_text(FAILING_WORKER)
@@ -95,7 +95,7 @@ def test_a_worker_that_dies_is_replaced_and_all_end_at_sigterm(
     assert done == (0, '[\n  "accept",\n  "accept"\n]\n')
     server.send_signal(signal.SIGTERM)
     assert server.wait() == 0
-    assert "Stopping parent process" in server.stderr.read()  # the end: no process is left to write
+    assert "Stopping parent process" in server.stderr.read()  # the end: no process can still write
 
 
 def test_workers_serve_handshake_clients_without_questions_and_end_with_their_parent(
@@ -103,7 +103,7 @@ def test_workers_serve_handshake_clients_without_questions_and_end_with_their_pa
 ) -> None:
     server = servers["plain"]
     url = url_of(line(server))
-    for _ in range(3):  # whichever worker accepts the connection
+    for _ in range(3):  # any worker may accept the connection
         done = run("call", url, "count", 'words=["a", "b"]', "--era", "handshake")
         assert done == (0, "2\n", "")
     status, _, shown = run("call", url, "confirm", "--era", "handshake")

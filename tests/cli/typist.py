@@ -1,4 +1,4 @@
-"""A person who types each answer when its prompt is there, and not before."""
+"""A user who types each answer only after its prompt is shown."""
 
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from anabranch.messages import ElicitReply, ElicitRequest
 
 
 class _Reading(DummyOutput):
-    """An output that is read by the person."""
+    """An output that the user reads."""
 
     def __init__(self, pipe: PipeInput, answers: tuple[tuple[str, str], ...]) -> None:
         self._pipe, self._answers, self._shown = pipe, list(answers), ""
@@ -29,7 +29,7 @@ class _Reading(DummyOutput):
 
 @contextmanager
 def answering(*answers: tuple[str, str]) -> Generator[None]:
-    """Within the block, each of `answers` is typed when its prompt is shown: words of it, and keys."""
+    """Type each of `answers` when its prompt is shown: a part of the prompt, and the keys."""
     with (
         create_pipe_input() as pipe,
         create_app_session(input=pipe, output=_Reading(pipe, answers)),

@@ -1,4 +1,4 @@
-"""A browser, and its tabs, which must complain of nothing."""
+"""A browser and its tabs, whose pages must report no faults."""
 
 import re
 import shutil
@@ -47,7 +47,7 @@ class Look(TypedDict):
 
 
 class Tab:
-    """A page, and what it complains of."""
+    """A page, and the faults that it reports."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -75,7 +75,7 @@ class Tab:
         await self.page.get_by_role("button", name="Send").click()
 
     async def type(self, text: str) -> None:
-        """Say something by the keyboard alone, when the box has the focus and nothing runs."""
+        """Send a message by the keyboard, once the box has the focus and no run is open."""
         await self.page.keyboard.type(text)
         await expect(self.page.get_by_role("button", name="Send")).to_be_enabled()
         await self.page.keyboard.press("Enter")
@@ -83,7 +83,8 @@ class Tab:
     async def press(self, target: Locator) -> None:
         """Press a button or a summary while the conversation grows.
 
-        By the keyboard: between its down and its up a mouse can be over two different things.
+        The helper uses the keyboard: between press and release, a mouse can be over two different
+        elements.
         """
         await target.press("Enter")
 
@@ -102,7 +103,9 @@ class Tab:
         await self.page.wait_for_function(expression)
 
     async def serious(self) -> list[tuple[str, list[str]]]:
-        """What an audit of accessibility finds; the context must bypass the page's policy."""
+        """Return the serious findings of an accessibility audit; the context must bypass the page's
+        policy.
+        """
         if not await self.page.evaluate("'axe' in window"):
             await self.page.add_script_tag(path=AXE)
         report = await self.page.evaluate("axe.run()")
@@ -117,12 +120,12 @@ class Tab:
 async def tab(
     browser: Browser | BrowserContext, address: str, **options: Any
 ) -> AsyncGenerator[Tab]:
-    """Yield a page at ``address``; it must complain of nothing."""
+    """Yield a page at ``address``, and check that it reports no faults."""
     page = await browser.new_page(**options)
     opened = Tab(page)
     await page.goto(address)
     yield opened
-    await page.unroute_all(behavior="ignoreErrors")  # what a test answers itself
+    await page.unroute_all(behavior="ignoreErrors")  # requests that a test answers itself
     await page.close()
     assert opened.faults == [], opened.faults
 
@@ -140,7 +143,7 @@ FITS = "document.documentElement.scrollWidth <= document.documentElement.clientW
 async def audited(
     browser: Browser, address: str, look: Look
 ) -> AsyncGenerator[tuple[Tab, Callable[[str], Awaitable[None]]]]:
-    """Yield a page of this look, and what audits the state that it is in and leaves its picture."""
+    """Yield a page of this look, and a function that audits its present state and takes a picture."""
     shape = "narrow" if look == NARROW else "wide"
     context = await browser.new_context(**look, bypass_csp=True, reduced_motion="reduce")
     async with tab(context, address) as opened:

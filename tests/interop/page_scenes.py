@@ -1,4 +1,6 @@
-"""Scenes of the page: tools, and a scripted model, that bring it into its states; used by tests and pictures."""
+"""Scenes of the page: tools and a scripted model that bring the page into its states, for tests and
+pictures.
+"""
 
 import asyncio
 import struct
@@ -34,7 +36,7 @@ ticket = await ctx.step(reserve, "AB2", undo=release)
 
 
 class Seats(BaseModel):
-    """What ``book`` asks."""
+    """The form of ``book``."""
 
     seats: int = Field(title="Seats", ge=1, le=9)
     diet: Literal["none", "vegan", "fish"] = Field(default="none", title="Diet")

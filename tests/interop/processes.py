@@ -1,7 +1,7 @@
-"""The processes of the interop tests: our servers, and what runs on Node.
+"""The processes of the interop tests: our servers, and programs on Node.
 
-They are started and stopped here. Node is the one in the wheel that the type checker brings along;
-what it runs is in the ``node_modules`` of each part of these tests, where make puts it.
+The helpers start and stop them. Node comes from the wheel that the type checker installs. Its programs are
+in the ``node_modules`` of each part of these tests, where make installs them.
 """
 
 import json
@@ -65,7 +65,7 @@ def run_node(
 
 
 def play(script: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Let ``driver.mjs`` play ``script``; returns the lines of what happened, in order."""
+    """Let ``driver.mjs`` play ``script``; return the lines of its events, in order."""
     status, out, stderr = run_node(CLIENTS / "driver.mjs", stdin=json.dumps(script))
     assert status == 0, stderr
     return [json.loads(line) for line in out.splitlines()]

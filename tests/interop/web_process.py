@@ -1,4 +1,4 @@
-"""``anabranch web`` as a process of a test, with a tool, a scripted model and a store of its own."""
+"""``anabranch web`` as a process of a test, with a tool, a scripted model and its own store."""
 
 import json
 import re
@@ -74,7 +74,7 @@ class Served:
         (folder / "script.json").write_text(json.dumps(SCRIPT))
 
     def start(self) -> str:
-        """Start it, on the port that it had before, and return its address."""
+        """Start the process on its previous port, and return its address."""
         command = [sys.executable, "-m", "anabranch", "web", *self._targets, *self._model]
         command += ["--port", str(self.port), "--store", "sqlite:///chat.db"]
         self._process = subprocess.Popen(
@@ -88,13 +88,13 @@ class Served:
         raise AssertionError("it did not start")
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """End the process as a crash does."""
         assert self._process is not None
         with self._process:
             self._process.kill()
 
     def stop(self) -> None:
-        """End it as Ctrl-C does."""
+        """End the process as Ctrl-C does."""
         if self._process is not None and self._process.poll() is None:
             with self._process:
                 self._process.send_signal(signal.SIGINT)
@@ -103,7 +103,7 @@ class Served:
 
 @contextmanager
 def serving(folder: Path, *targets: str, model: bool = True) -> Generator[tuple[Served, str]]:
-    """Have the process inside the block, and its address."""
+    """Run the process inside the block, and yield its address."""
     served = Served(folder, *targets, model=model)
     try:
         yield served, served.start()

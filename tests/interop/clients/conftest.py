@@ -1,4 +1,4 @@
-"""What the interop tests share: servers that run for all of them, and the ways to reach them."""
+"""Fixtures of the client tests: shared servers, and the ways to reach them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,21 +13,21 @@ TARGETS = [EXAMPLES / "pick_card.py", CLIENTS / "served.py"]
 
 @pytest.fixture(scope="session")
 def url() -> Iterator[str]:
-    """The game and the tools of ``served.py``, over HTTP."""
+    """Return the URL of the game and the tools of ``served.py``."""
     with serving(*TARGETS) as address:
         yield address
 
 
 @pytest.fixture(scope="session")
 def other_url() -> Iterator[str]:
-    """The same in another process, which has the same keys."""
+    """Return the URL of the same tools in another process with the same keys."""
     with serving(*TARGETS) as address:
         yield address
 
 
 @pytest.fixture(params=["http", "stdio"])
 def server(request: pytest.FixtureRequest) -> Mapping[str, Any]:
-    """What the client connects to: a running server, or a command that it starts itself."""
+    """Return the client's target: a running server, or a command that the client starts."""
     if request.param == "http":
         return {"url": request.getfixturevalue("url")}
     command, *arguments = [*SERVE, *map(str, TARGETS)]
@@ -36,5 +36,5 @@ def server(request: pytest.FixtureRequest) -> Mapping[str, Any]:
 
 @pytest.fixture(params=VERSIONS)
 def era(request: pytest.FixtureRequest) -> str:
-    """What the client asks for."""
+    """Return the era that the client requests."""
     return str(request.param)

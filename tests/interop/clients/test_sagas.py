@@ -1,4 +1,4 @@
-"""Sagas, called by the TypeScript client: it sends two methods that it knows nothing about."""
+"""The TypeScript client calls sagas: it sends two methods that it does not know."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 """The TypeScript client of the protocol's own organisation against ``anabranch serve``.
 
-Each test is played by ``driver.mjs``, which reports what the client saw. Era ``auto`` finds the
-stateless one, which may be pinned as well; the client's own default is the handshake.
+``driver.mjs`` plays each test and reports the client's view. Era ``auto`` finds the stateless one, which
+a test can also pin; the client's own default is the handshake.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tests.interop.processes import EXAMPLES, play, serving
 
 
 def cards_in(question: str) -> list[str]:
-    """The cards that ``pick_card`` lays out: ``1: 7♠   2: A♥``."""
+    """Return the cards that ``pick_card`` lays out: ``1: 7♠   2: A♥``."""
     laid_out = question.partition("   ")[2]
     return [card.partition(": ")[2] for card in laid_out.split("   ")]
 
@@ -59,7 +59,7 @@ def test_declining_and_cancelling_are_answers(url: str, era: str) -> None:
 def test_questions_made_at_once_are_open_at_once_and_effects_happen_once(
     server: Mapping[str, Any], era: str, tmp_path: Path
 ) -> None:
-    """The client answers nothing before it has been asked three things."""
+    """The client gives no answer before the server has asked three questions."""
     effects = tmp_path / "effects"
     lines = play(
         {
@@ -107,7 +107,7 @@ def test_a_failing_tool_is_undone_and_its_words_arrive(url: str, era: str, tmp_p
 
 
 def test_an_answer_that_does_not_fit_is_asked_for_again(url: str, era: str) -> None:
-    """The form allows as many cards as the tool has drawn, three."""
+    """The form allows as many cards as the tool has drawn: three."""
     lines = play(
         {
             "server": {"url": url},
@@ -143,7 +143,9 @@ def test_a_client_without_a_model_learns_the_missing_capability(url: str, era: s
 
 
 def test_a_client_that_cannot_answer_ends_the_call(url: str, era: str) -> None:
-    """In the handshake era the tool fails with the client's words; the stateless server never has them."""
+    """In the handshake era the tool fails with the client's text; the stateless server never
+    receives it.
+    """
     lines = play({"server": {"url": url}, "era": era, "elicit": [], "calls": [call("pick_card")]})
     if VERSIONS[era] == MODERN:
         (error,) = events(lines, "error")
@@ -163,7 +165,7 @@ def test_a_client_that_cannot_answer_ends_the_call(url: str, era: str) -> None:
 def test_the_client_gives_a_call_up_after_ten_rounds_or_as_many_as_it_is_told(
     url: str, era: str, questions: int, rounds: int | None
 ) -> None:
-    """As the page on MCP says. In the handshake era there are no rounds."""
+    """docs/mcp.md states this limit. In the handshake era there are no rounds."""
     lines = play(
         {
             "server": {"url": url},
@@ -182,7 +184,7 @@ def test_the_client_gives_a_call_up_after_ten_rounds_or_as_many_as_it_is_told(
 
 
 def test_every_round_may_go_to_another_server(url: str, other_url: str, tmp_path: Path) -> None:
-    """Each round has a client of its own, too: nothing survives but the state that it passes on."""
+    """Each round also has a new client: only the state that the client passes on survives."""
     effects = tmp_path / "effects"
     urls = {"by": "rounds", "urls": [url, other_url]}
     lines = play(

@@ -1,9 +1,8 @@
 """The protocol's conformance suite against ``examples/conformance.py``.
 
-The suite has a frozen list of scenarios for each revision; each list is run once here, and each
-scenario is a test. No failure is expected anywhere. Of 2026-07-28 everything is asked that the
-revision demands of a server. Of 2025-11-25 only ``resources/subscribe`` is left out, which the
-SDK's server does not offer.
+The suite has a fixed list of scenarios for each revision. Each list is run once here, and each scenario
+is a test. No failure is expected. For 2026-07-28 the tests run everything that the revision demands of a
+server. For 2025-11-25 only ``resources/subscribe`` is missing, which the SDK's server does not offer.
 """
 
 import json
@@ -83,7 +82,7 @@ Checks = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Checks]:
-    """The checks of every scenario, by revision and scenario."""
+    """Return the checks of every scenario, by revision and scenario."""
     with serving(EXAMPLES / "conformance.py") as url:
         return {
             revision: run_suite(url, revision, tmp_path_factory.mktemp(revision))
@@ -119,7 +118,7 @@ def test_a_scenario_passes(results: dict[str, Checks], revision: str, scenario: 
 
 
 def required(revision: str) -> set[str]:
-    """The scenarios that the suite's own list demands of a server."""
+    """Return the scenarios that the suite's own list demands of a server."""
     lists = SUITE.parents[1] / "requirements" / f"{revision}.yaml"
     _, _, rest = lists.read_text(encoding="utf-8").partition("\nserver:\n")
     entries: list[str] = []

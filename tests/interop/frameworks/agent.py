@@ -21,7 +21,7 @@ ANSWER_QUESTIONS = "answer_questions"
 
 
 class Script:
-    """What the model does next, given the results that it has read."""
+    """The model's script: its next action, given the results that it has read."""
 
     def __init__(self, given):
         self._call = given["call"]

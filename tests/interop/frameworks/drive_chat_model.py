@@ -1,4 +1,4 @@
-"""A sample with tools, answered by a chat model of LangChain; run where LangChain is installed."""
+"""A chat model of LangChain answers a sample with tools; run where LangChain is installed."""
 
 import asyncio
 

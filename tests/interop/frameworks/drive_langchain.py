@@ -46,7 +46,8 @@ async def drive(script, rounds):
     if script["snapshot"]:
         database, names = script["snapshot"]
         path.write_bytes(database.encode("latin-1"))
-        # An interrupt that is not answered stays open; one whose tool has slept is resumed with nothing.
+        # An interrupt without an answer stays open; one whose tool has slept is resumed without a
+        # value.
         answers = script["answers"] or {call: {} for call in names}
         given = Command(resume={names[call]: answers[call] for call in answers})
     async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:

@@ -1,4 +1,4 @@
-"""A message of ADK's adapter that is lost before the session has it; run with a ``model`` of ADK's."""
+"""ADK's adapter loses a message before the session has it; run with a ``model`` of ADK's."""
 
 import asyncio
 

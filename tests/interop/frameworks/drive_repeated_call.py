@@ -1,4 +1,4 @@
-"""A first round that a middleware of Agent Framework repeats; run with a ``model`` of the framework's."""
+"""A middleware of Agent Framework repeats a first round; run with a ``model`` of the framework's."""
 
 import asyncio
 import os

@@ -72,7 +72,7 @@ def table() -> str:
 
 
 def page_with_table() -> str:
-    """Return the page with this table in place of the one that it has."""
+    """Return the page with this table in place of its present one."""
     text = PAGE.read_text(encoding="utf-8")
     mark = "<!-- the table of tests/interop/frameworks/matrix.py -->\n"
     before, _, after = text.partition(mark)

@@ -69,8 +69,8 @@ Driver: TypeAlias = Callable[[dict[str, Any], Rounds], Awaitable[dict[str, Any]]
 def play(driver: Driver, model_of: Callable[[dict[str, Any]], object]) -> None:
     """Let ``driver`` play each script of stdin in a child process.
 
-    A script may be an example of the page instead: ``{"page": code, "calls": [...]}``, in which ``model``
-    is what ``model_of`` returns.
+    A script may also be an example of the page: ``{"page": code, "calls": [...]}``. In the example, ``model``
+    is the return value of ``model_of``.
     """
     imported = set(sys.modules)
     for line in sys.stdin:
@@ -92,7 +92,7 @@ def play(driver: Driver, model_of: Callable[[dict[str, Any]], object]) -> None:
             for name in json.loads(names.readline() or "[]"):
                 if name not in imported:
                     imported.add(name)
-                    with suppress(Exception):  # some names are of no module that can be imported
+                    with suppress(Exception):  # some names belong to no module that can be imported
                         import_module(name)
         if os.waitpid(child, 0)[1]:
             _report({"failed": True})

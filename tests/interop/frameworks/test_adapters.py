@@ -1,4 +1,4 @@
-"""Tools in agents of other makers: their real packages, scripted models, each round in a process of its own."""
+"""Tools in agents of other projects: real packages, scripted models, each round in a new process."""
 
 import json
 import os
@@ -21,7 +21,7 @@ DAY = 86_400.0
 
 
 class Driver:
-    """A process in the environment of a framework, which runs each script in a child of its own."""
+    """A process in the environment of a framework, which runs each script in a new child."""
 
     def __init__(self, framework: str) -> None:
         python = Path(f"{sys.prefix}-adapter-{framework}", "bin", "python")
@@ -54,7 +54,7 @@ class Driver:
 
 @dataclass
 class Agent:
-    """An agent whose model calls some tools at once; every :meth:`go` is another process."""
+    """An agent whose model calls some tools at the same time; every :meth:`go` is another process."""
 
     driver: Driver
     folder: Path
@@ -64,7 +64,7 @@ class Agent:
     begun: int = 0
 
     def begin(self, *names: str, **given: Any) -> dict[str, Any]:
-        """Let the model call the tools ``names``; those that take a city take one of theirs."""
+        """Let the model call the tools ``names``; each tool that takes a city gets a different one."""
         cities = ("Rome", "Graz", "Oslo")
         self.begun += 1
         self.calls = [
@@ -83,7 +83,7 @@ class Agent:
         version: str = "1",
         raises: str | None = "",
     ) -> dict[str, Any]:
-        """Run the agent in a process of its own; it ``raises`` such an error, or any if ``None``."""
+        """Run the agent in a new process; it ``raises`` an error with this text, or any if ``None``."""
         script = {
             "calls": self.calls,
             "snapshot": snapshot,
@@ -109,7 +109,7 @@ class Agent:
 
 
 class Drivers:
-    """The drivers that have been needed so far."""
+    """The drivers that tests have started so far."""
 
     def __init__(self) -> None:
         self.started: dict[str, Driver] = {}
@@ -134,7 +134,7 @@ def agent(framework: str, tmp_path: Path, drivers: Drivers) -> Agent:
 
 
 def works(line: str) -> pytest.MarkDecorator:
-    """Run the test with every framework for which the table says this."""
+    """Run the test with every framework for which the table has a yes."""
     return pytest.mark.parametrize("framework", frameworks_of(line))
 
 

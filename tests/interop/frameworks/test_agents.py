@@ -1,6 +1,6 @@
-"""Agents of other makers that show no questions and lend no model: AutoGen's, and OpenAI's.
+"""Agents of other projects that show no questions and lend no model: AutoGen's, and OpenAI's.
 
-The first speaks the handshake era, the second the stateless one. Their models are scripted; the
+AutoGen speaks the handshake era, OpenAI's agents the stateless one. Their models are scripted; the
 loop, the tool layer and the MCP client are theirs.
 """
 
@@ -24,12 +24,12 @@ MAKERS = {"autogen": "autogen", "openai": "adapter-openai-agents"}
 
 @pytest.fixture(params=MAKERS)
 def maker(request: pytest.FixtureRequest) -> str:
-    """Whose agent it is."""
+    """Return the name of the agent's project."""
     return str(request.param)
 
 
 def given(question: str, action: str = "accept", **content: Any) -> list[dict[str, Any]]:
-    """The user's answer to the one question that is open."""
+    """Return the user's answer to the one open question."""
     return [{"question": question, "action": action, **({"content": content} if content else {})}]
 
 
@@ -40,7 +40,7 @@ def play(
     *answers: list[dict[str, Any]] | dict[str, Any],
     **arguments: str,
 ) -> list[str]:
-    """Let the agent call a tool, and hand in the answers; returns the results that it has read."""
+    """Let the agent call a tool, and give the answers; return the results that the agent has read."""
     call = {"name": name, "arguments": arguments}
     script = {"maker": maker, "server": server, "call": call, "answers": list(answers)}
     python = Path(f"{sys.prefix}-{MAKERS[maker]}", "bin", "python")
@@ -116,7 +116,7 @@ def test_the_user_answers_on_pages(maker: str, tmp_path: Path) -> None:
 
 
 def test_the_servers_own_model_answers_for_the_agents(maker: str, tmp_path: Path) -> None:
-    """AutoGen declares sampling and answers with an error; OpenAI's does not declare it."""
+    """AutoGen declares sampling and answers with an error; OpenAI's agents do not declare sampling."""
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"text": "Take a coat."}]))
     options = ["--model", f"script:{script}", "--sampler-mode", "prefer-client"]

@@ -1,4 +1,4 @@
-"""The tools that agents of other makers call; they write what they do to the file ``EFFECTS``."""
+"""The tools that agents of other projects call; they write their effects to the file ``EFFECTS``."""
 
 import os
 import random

@@ -21,7 +21,7 @@ class Trip(BaseModel):
 
 
 def do(effects: str, what: str) -> None:
-    """An effect: one more line in a file."""
+    """Make an effect: append one line to a file."""
     with Path(effects).open("a") as file:
         file.write(f"{what}\n")
 

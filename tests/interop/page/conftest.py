@@ -1,4 +1,4 @@
-"""What the tests of the page share: one browser for all of them."""
+"""One browser for all tests of the page."""
 
 from collections.abc import AsyncGenerator
 
@@ -16,7 +16,7 @@ async def started() -> AsyncGenerator[Browser]:
 
 @pytest.fixture
 async def browser(started: Browser) -> AsyncGenerator[Browser]:
-    """A browser without any open page."""
+    """Return a browser without any open page."""
     yield started
     for context in started.contexts:
         await context.close()

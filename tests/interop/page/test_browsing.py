@@ -1,4 +1,4 @@
-"""What counts as a fault of a page in these tests, and what does not."""
+"""The faults of a page that fail these tests, and the ones that do not."""
 
 from playwright.async_api import Browser, Route
 

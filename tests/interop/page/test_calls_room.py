@@ -1,4 +1,4 @@
-"""The calls room in a browser: a call of an MCP server over the same store, and another answer to it."""
+"""The calls page in a browser: a call of an MCP server over the same store, and another answer to it."""
 
 import asyncio
 import re
@@ -55,14 +55,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
-    """The page beside an MCP server that has recorded a call."""
+    """Yield the page's address, next to an MCP server that has recorded a call."""
     with serving(folder, *SHOWN) as (_, found):
         subprocess.run([sys.executable, "-c", PROGRAM], cwd=folder, check=True)
         yield found
 
 
 def recorded(page: Page) -> Locator:
-    """What opens that call; those that are answers to it are younger."""
+    """Return the link that opens that call; calls that started from another answer are younger."""
     return page.get_by_role("button", name=re.compile("book call_")).last
 
 
@@ -85,7 +85,7 @@ async def test_an_audit_of_the_room_finds_nothing_serious(
 async def test_an_answer_that_fails_after_its_form_was_left_is_not_sent_again(
     browser: Browser, address: str
 ) -> None:
-    """What the tool does from there on would really happen."""
+    """The tool's effects after the question would really happen."""
     page = await browser.new_page()
     await page.add_init_script(AT_ONCE)
     opened = Tab(page)
@@ -101,7 +101,7 @@ async def test_an_answer_that_fails_after_its_form_was_left_is_not_sent_again(
     await page.get_by_role("button", name="Keep the answer").click()
     await expect(form).to_have_count(0)
     await route.abort()
-    for _ in range(3):  # it would be rejected, be sent again, and be known here
+    for _ in range(3):  # the page would reject it, send it again, and show it here
         await page.evaluate(ROUND_TRIP)
     assert sent.empty()
     assert [each for each in opened.faults if "answers" not in each] == []

@@ -38,7 +38,7 @@ async def confirm(session: CDPSession, *, code: int, text: str) -> None:
 async def compose(page: Page, word: str, *, text: str = "") -> None:
     """Write ``word`` by an input method, and confirm it as Chromium and as Safari do.
 
-    With a ``text``, the key also types it, by which a browser submits a form.
+    With a ``text``, the key also types the text, by which a browser submits a form.
     """
     session = await page.context.new_cdp_session(page)
     composed = {"text": word, "selectionStart": len(word), "selectionEnd": len(word)}
@@ -120,7 +120,7 @@ async def test_each_text_has_its_own_direction_and_code_has_none(browser: Browse
         await opened.say("/register")
         form = opened.question("مرحبا بكم")
         assert await form.locator(".markdown > p").evaluate(RIGHT)
-        assert await form.locator(".hint").nth(1).evaluate(RIGHT)  # after the time of the deadline
+        assert await form.locator(".hint").nth(1).evaluate(RIGHT)  # after the deadline
         for label in ("שם", "Note"):
             field = form.get_by_label(label)
             await field.fill("שלום")

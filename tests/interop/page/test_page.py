@@ -16,7 +16,7 @@ from tests.interop.web_process import SEATS, serving
 
 @dataclass(frozen=True)
 class Chat:
-    """A chat that several tests use, each in conversations of its own."""
+    """A chat that several tests use, each in its own conversations."""
 
     folder: Path
     address: str

@@ -44,7 +44,7 @@ console.log(JSON.stringify([before, after].map((path) => resultsOn(path).get("u1
 
 
 def test_a_line_is_in_the_place_of_an_image_that_the_provider_refused(tmp_path: Path) -> None:
-    """Only below the reply that came without it."""
+    """The page shows the line only below the reply that came without the image."""
     parts = [{"type": "text", "text": "two"}, {"type": "image", "data": "", "mime_type": "x"}]
     used = {"type": "tool_result", "tool_use_id": "u1", "content": parts}
     before = [{"id": "n1", "content": [used]}]

@@ -1,4 +1,4 @@
-"""What a person sees: errors and stops with Retry, answers, questions in sight, branches that wait for them."""
+"""The page as users see it: errors and stops with Retry, answers, visible questions, waiting branches."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ from tests.interop.page_scenes import picture
 
 
 class Seats(BaseModel):
-    """What the tools ask."""
+    """The form of the tools."""
 
     seats: int = Field(title="Seats", ge=1)
 
@@ -73,7 +73,7 @@ async def wait(ctx: BranchContext) -> str:
 
 
 def application(*replies: Any, tools: Any = (book, survey, draw, wait)) -> Any:
-    """Return the application; the model gives these replies, then says what it heard."""
+    """Return the application; the model gives these replies, then repeats the message."""
     given = list(replies)
     model = MockModel(lambda request: given.pop(0) if given else f"Heard: {heard(request)}")
     return make_chat_app(MemoryTrees(), model, tools)
@@ -91,7 +91,7 @@ async def test_the_first_message_shows_why_no_model_replies(browser: Browser) ->
             await expect(failed).to_contain_text("No model is configured")
             await expect(failed.get_by_role("button", name="Retry")).to_be_enabled()
             await opened.page.reload()
-        # What is said later leaves the error where it was, and nothing can be retried there.
+        # Later messages leave the error in its place, and a retry is not possible there.
         await opened.say("/draw")
         await expect(opened.messages.get_by_role("img")).to_be_visible()
         await expect(opened.messages.get_by_role("alert")).to_have_count(1)

@@ -212,7 +212,8 @@ async def test_every_kind_of_field_is_asked_among_several_questions(browser: Bro
             await expect(first.get_by_label("Note")).to_have_js_property("tagName", "TEXTAREA")
             await expect(first.get_by_label("X", exact=True)).not_to_be_checked()
             await expect(first.get_by_label("Y", exact=True)).to_be_checked()
-            # What is wrong is said beside the fields, and the first of them has the focus.
+            # The page shows each error next to its field, and the first of the fields has the
+            # focus.
             await first.get_by_label("Count").fill("12")
             await first.get_by_label("E-mail").fill("nobody")
             await first.get_by_label("Y", exact=True).uncheck()
@@ -232,7 +233,7 @@ async def test_every_kind_of_field_is_asked_among_several_questions(browser: Bro
             await first.get_by_label("Size").select_option("Mid")
             await first.get_by_label("Y", exact=True).check()
             await first.get_by_label("Z", exact=True).check()
-            # The questions are answered each for itself.
+            # The user answers each question separately.
             await second.get_by_role("button", name="Decline").click()
             await expect(second).to_have_count(0)
             await first.get_by_role("button", name="Accept").click()
@@ -364,7 +365,7 @@ async def test_the_form_stands_in_for_a_module_that_fails(
         assert opened.faults[0].startswith("error: The module for pick_card failed.")
 
 
-# -- for everybody ---------------------------------------------------------------------------
+# -- accessibility ---------------------------------------------------------------------------
 
 
 async def test_a_whole_conversation_needs_no_mouse(browser: Browser) -> None:

@@ -1,4 +1,4 @@
-"""The one scene that the gate leads in a browser, with the real command: a card is picked."""
+"""The one browser test that the gate runs with the real command: a user picks a card."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,9 @@ from tests.interop.web_process import serving
 async def test_a_person_writes_and_answers_the_tools_question_and_the_reply_arrives(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """Without a model, a network or arguments; the tab fails if the page complains of anything."""
+    """The command runs without a model, a network or arguments; the tab fails if the page reports a
+    fault.
+    """
     with serving(tmp_path, model=False) as (_, address):
         async with tab(browser, address) as opened:
             await opened.say("hello")

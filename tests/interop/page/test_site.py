@@ -40,7 +40,7 @@ async def test_an_error_is_found_by_its_message_and_nothing_leaves_the_host(
     async with tab(browser, site, viewport={"width": 1180, "height": 800}) as opened:
         page = opened.page
         search = page.get_by_role("combobox", name="Search", include_hidden=True)
-        await expect(search).to_be_attached()  # the page makes it, and listens from then on
+        await expect(search).to_be_attached()  # the page creates it, and listens from then on
         await page.keyboard.press("/")
         await expect(search).to_be_focused()
         await page.keyboard.type("Nest fewer branches")

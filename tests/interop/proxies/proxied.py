@@ -16,7 +16,7 @@ heard = asyncio.Event()
 
 @tool
 async def talk(ctx: BranchContext) -> str:
-    """Report progress, wait until the client has heard of it, and ask."""
+    """Report progress, wait until the client has received it, and ask."""
     await ctx.notify("half done", progress=1, total=2)
     await ctx.step(heard.wait, name="heard")
     heard.clear()
@@ -25,6 +25,6 @@ async def talk(ctx: BranchContext) -> str:
 
 @tool
 async def hear(ctx: BranchContext) -> str:
-    """Report that the client has heard of the progress."""
+    """Report that the client has received the progress."""
     heard.set()
     return "heard"

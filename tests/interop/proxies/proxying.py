@@ -45,7 +45,7 @@ def shown(title: str) -> str:
 
 
 def put(text: str, old: str, new: str) -> str:
-    """Return ``text`` with a change that the test needs; it fails where the page has changed."""
+    """Return ``text`` with a change that the test needs; fail if the page no longer has the old text."""
     assert text.count(old) == 1, f"{old!r} is not in the page once"
     return text.replace(old, new)
 
@@ -70,7 +70,7 @@ PROXIES: Final[dict[str, Proxy]] = {"nginx": nginx, "caddy": caddy}
 
 @contextmanager
 def proxying(proxy: Proxy, folder: Path, upstream: str) -> Generator[tuple[str, int]]:
-    """Run a proxy before the server at ``upstream``; yields the address of the proxy."""
+    """Run a proxy in front of the server at ``upstream``; yield the address of the proxy."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address: tuple[str, int] = free.getsockname()
     homes = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
@@ -88,7 +88,7 @@ def proxying(proxy: Proxy, folder: Path, upstream: str) -> Generator[tuple[str, 
 
 
 def await_port(address: tuple[str, int], process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until something listens there, or the process has ended."""
+    """Wait until a process listens on the port, or the process has ended."""
     while process.poll() is None:
         try:
             socket.create_connection(address).close()

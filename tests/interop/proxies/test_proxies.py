@@ -1,4 +1,4 @@
-"""The configurations for nginx and Caddy in docs/reverse-proxy.md, before the real commands."""
+"""The configurations for nginx and Caddy in docs/reverse-proxy.md, in front of the real commands."""
 
 import asyncio
 from collections.abc import Generator
@@ -31,7 +31,7 @@ def proxy(request: pytest.FixtureRequest) -> Proxy:
 
 @pytest.fixture
 def tools(proxy: Proxy, tmp_path: Path) -> Generator[Address]:
-    """A proxy before ``anabranch serve``."""
+    """Return the address of a proxy in front of ``anabranch serve``."""
     with (
         processes.serving(TARGET, options=["--allowed-host", HOST]) as url,
         proxying(proxy, tmp_path, url.split("/")[2]) as address,
@@ -46,7 +46,7 @@ def client_of(address: Address) -> httpx2.AsyncClient:
 
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 async def test_progress_and_a_question_pass_while_the_call_runs(tools: Address, mode: Any) -> None:
-    """A proxy that stores the reply until its end would hold the call up forever."""
+    """A proxy that buffers the reply until its end would block the call for ever."""
     url, reported = f"http://{tools[0]}:{tools[1]}/mcp", list[str | None]()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -82,7 +82,10 @@ async def test_a_body_that_is_too_long_is_refused(tools: Address) -> None:
     async with client_of(tools) as client:
         too_long = b"x" * (4 * 2**20 + 1)
         async with client.stream("POST", "/mcp", content=too_long) as reply:
-            assert reply.status_code in {413, 502}  # the connection may end before the words do
+            assert reply.status_code in {
+                413,
+                502,
+            }  # the connection may end before the error text arrives
         assert (await client.get("/healthz")).json() == {"status": "alive"}
 
 

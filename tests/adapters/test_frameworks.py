@@ -4,6 +4,7 @@ one.
 ``tests/interop/frameworks`` tests all of them, in separate environments.
 """
 
+from importlib import import_module
 from typing import Any
 
 import pydantic
@@ -34,6 +35,21 @@ def test_a_framework_that_is_too_old_is_named_with_its_version() -> None:
     with pytest.raises(MissingExtraError, match=r"and \d+\.\d+.* is installed"):
         find_framework("pydantic", "pydantic", "99.0", "anabranch.adapters.x")
     assert find_framework("pydantic", "pydantic", "2.0", "anabranch.adapters.x") is pydantic
+
+
+@pytest.mark.parametrize(
+    "framework", ["agent_framework", "google_adk", "langchain", "openai_agents", "pydantic_ai"]
+)
+def test_every_adapter_refuses_what_is_no_tool_or_no_rounds(framework: str) -> None:
+    adapter: Any = import_module(f"anabranch.adapters.{framework}")
+    with pytest.raises(TypeError, match=r"as_tool\(\) takes a tool, .* the function 'model'"):
+        adapter.as_tool(model, Rounds(keys=["k" * 32]))
+    with pytest.raises(TypeError, match=r"as_tool\(\) takes Rounds\(keys=\[…\]\) second; .* list"):
+        adapter.as_tool(greet, ["k" * 32])
+
+
+def test_a_run_of_pydantic_ai_that_has_ended_has_no_questions() -> None:
+    assert questions("It is booked.") == {}
 
 
 class Guest(BaseModel):

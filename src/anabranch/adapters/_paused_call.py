@@ -27,12 +27,19 @@ from anabranch.errors import (
 )
 from anabranch.models import ModelError
 from anabranch.rounds import AnswerLike, Asked, InvalidAnswerError, Returned, Rounds
-from anabranch.tool import Tool
+from anabranch.tool import Tool, require_tool, wrong_kind
 
 logger: logging.Logger = logging.getLogger("anabranch.adapters")
 
 Answers: TypeAlias = Mapping[str, AnswerLike]
 """Answers to questions of one call, by the questions' ids."""
+
+
+def require_both(tool: object, rounds: object) -> None:
+    """Check the arguments of ``as_tool``, also for callers without types."""
+    require_tool("as_tool()", tool)
+    if not isinstance(rounds, Rounds):
+        raise wrong_kind("as_tool()", "Rounds(keys=[…]) second", rounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from anabranch.adapters._paused_call import (
     StoredCall,
     next_rounds,
     questions_of,
+    require_both,
 )
 from anabranch.errors import find_framework
 from anabranch.rounds import Rounds
@@ -43,6 +44,7 @@ def as_tool(
     Raises:
         MissingExtraError: if the framework is not installed, or is too old.
     """
+    require_both(tool, rounds)
     framework = _framework()
     adapted = AdaptedTool(tool, rounds)
 

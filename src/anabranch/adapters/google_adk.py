@@ -24,6 +24,7 @@ from anabranch.adapters._paused_call import (
     StoredCall,
     next_rounds,
     questions_of,
+    require_both,
 )
 from anabranch.errors import find_framework
 from anabranch.rounds import Rounds
@@ -48,6 +49,7 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
     Raises:
         MissingExtraError: if ADK is not installed, or is too old.
     """
+    require_both(tool, rounds)
     base = find_framework("google.adk.tools.base_tool", "google-adk", "2.13", __name__).BaseTool
     genai = find_framework("google.genai.types", "google-genai", "2.30", __name__)
     adapted = AdaptedTool(tool, rounds)

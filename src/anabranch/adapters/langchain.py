@@ -24,6 +24,7 @@ from anabranch.adapters._paused_call import (
     PausedCall,
     as_text,
     notice_json,
+    require_both,
     without_state,
 )
 from anabranch.errors import ToolError, find_framework
@@ -139,6 +140,7 @@ def as_tool(
     Raises:
         MissingExtraError: if LangChain or LangGraph is not installed, or is too old.
     """
+    require_both(tool, rounds)
     core = find_framework("langchain_core.tools", "langchain-core", "1.6", __name__)
     graph = find_framework("langgraph.types", "langgraph", "1.2", __name__)
     prebuilt = find_framework("langgraph.prebuilt", "langgraph", "1.2", __name__)

@@ -26,6 +26,7 @@ from anabranch.adapters._paused_call import (
     Answers,
     next_rounds,
     questions_of,
+    require_both,
 )
 from anabranch.errors import find_framework
 from anabranch.rounds import Rounds
@@ -80,6 +81,7 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
     Raises:
         MissingExtraError: if the SDK is not installed, or is too old.
     """
+    require_both(tool, rounds)
     agents = find_framework("agents", "openai-agents", "0.24", __name__)
     adapted = AdaptedTool(tool, rounds)
     beginnings = _Beginnings(adapted, principal)

@@ -19,7 +19,13 @@ from functools import cache
 from typing import Any
 
 from anabranch._engine import Notice
-from anabranch.adapters._paused_call import Answers, Failed, PausedCall, notice_json
+from anabranch.adapters._paused_call import (
+    Answers,
+    Failed,
+    PausedCall,
+    notice_json,
+    require_both,
+)
 from anabranch.errors import find_framework
 from anabranch.models import as_sampler
 from anabranch.rounds import Asked, Returned, Rounds
@@ -41,6 +47,7 @@ def as_tool(
     Raises:
         MissingExtraError: if Pydantic AI is not installed, or is too old.
     """
+    require_both(tool, rounds)
     ai = _library()
 
     async def run(ctx: Any, **arguments: object) -> object:  # noqa: ANN401 - RunContext
@@ -68,9 +75,12 @@ def as_tool(
 def questions(requests: Any) -> dict[str, Asked]:  # noqa: ANN401 - DeferredToolRequests
     """Return the open questions of the calls of these tools, by call, without other deferred calls.
 
-    If the last answers were refused, ``requests.metadata[call_id]["problem"]`` has the reason.
+    Without ``DeferredToolRequests``, the run has ended, and no question is open. If the last answers
+    were refused, ``requests.metadata[call_id]["problem"]`` has the reason.
     """
-    stored: dict[str, dict[str, Any]] = requests.metadata
+    stored: dict[str, dict[str, Any]] | None = getattr(requests, "metadata", None)
+    if stored is None:
+        return {}
     return {
         call.tool_call_id: Asked.from_json(stored[call.tool_call_id])
         for call in requests.approvals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from anabranch._aio import Clock, Ids, SystemClock, SystemIds
 from anabranch._asking import Host, count_answers, first_arguments
@@ -13,6 +13,7 @@ from anabranch._budget import Limits
 from anabranch._context import BranchContext
 from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink, checked_patience
 from anabranch._telemetry import observe
+from anabranch.errors import AnabranchError
 from anabranch.messages import Message
 from anabranch.tool._tools import Tool
 
@@ -81,7 +82,13 @@ def open_call(
             parent_system_prompt=runtime.parent_system_prompt,
         )
         given = first_arguments(call, branch, branch.path, tool, arguments)
-        value = await tool.run(ctx, given)
+        try:
+            value = await tool.run(ctx, given)
+        except ExceptionGroup as group:  # of a task group in the body
+            error = _first_of(group)
+            if error is None:
+                raise
+            raise error from group
         tool.check_value(value)
         return value
 
@@ -99,6 +106,22 @@ def open_call(
         observe=observe,
     )
     return call
+
+
+def _first_of(group: ExceptionGroup[Exception]) -> AnabranchError | None:
+    """Return the first error in ``group`` if callers may read all of its errors, else ``None``."""
+    left: list[Exception] = [group]
+    first: AnabranchError | None = None
+    while left:
+        error = left.pop()
+        if isinstance(error, ExceptionGroup):
+            inner = cast("ExceptionGroup[Exception]", error)
+            left += reversed(inner.exceptions)
+        elif not isinstance(error, AnabranchError):
+            return None
+        else:
+            first = first or error
+    return first
 
 
 def warn_of_rounds(tool: str, journal: Journal) -> bool:

@@ -18,11 +18,11 @@ REASONS: dict[str, str] = {
     "_engine/strands.py": "sys._getframe is documented; only the caller's frames show that"
     " asyncio.as_completed starts a task from a set",
     "_terminal/interrupts.py": "os._exit is documented; only it leaves at once, whatever threads do",
+    "agents/_remote_tools.py": "as cli/_targets.py",
     "adapters/openai_agents.py": "a state of the OpenAI Agents SDK has no public way to the run's context",
     "cli/_targets.py": "FastMCP has no public way to the SDK's server that it is built on",
     "cli/_combined_server.py": "the SDK has no public way to compose servers",
-    "cli/_http_server.py": "os._exit is documented; only it ends a process that a thread holds",
-    "cli/_working.py": "as cli/_http_server.py",
+    "cli/_output.py": "os._exit is documented; only it ends a process that a thread holds",
     "mcp/_client.py": "the SDK reads the tools' output schemas by itself, and has no public way to them;"
     " its own check of a result may never end",
     "mcp/_fastmcp_tool.py": "FastMCP has no public way to the log level that a client has set, to the"

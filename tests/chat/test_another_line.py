@@ -17,7 +17,7 @@ from anabranch.tool import Tool
 from anabranch.tree import Node, Ref, Result
 from tests.agents.memory import MemoryTrees
 from tests.chat.recorded import accepted, later
-from tests.chat.web import browsing, message, resume, run, types_of
+from tests.chat.web import browsing, events_in, message, resume, run, types_of
 from tests.durable.stores import Modelled
 from tests.recorded.trips import CALL, Seats, played
 
@@ -141,7 +141,20 @@ async def again(client: httpx2.AsyncClient, call: str, **body: Any) -> list[dict
     response = await client.post(f"/calls/{call}/answers", json=body)
     assert response.status_code == 200, response.text
     assert response.json()["thread"] == "t1"
-    return await run(client, message("is the same run", run=response.json()["run_id"]))
+    async with client.stream("GET", "/threads/t1/events?after=0") as stream:
+        return await events_of_run(stream, response.json()["run_id"])
+
+
+async def events_of_run(stream: httpx2.Response, run_id: str) -> list[dict[str, Any]]:
+    """Return the events from the start of a run to its end."""
+    text = ""
+    async for piece in stream.aiter_text():
+        text += piece
+        events = events_in(text[: text.rfind("\n\n") + 1])
+        starts = [at for at, each in enumerate(events) if each.get("runId") == run_id]
+        if starts and events[-1]["type"] in {"RUN_FINISHED", "RUN_ERROR"}:
+            return events[starts[0] :]
+    raise AssertionError(text)
 
 
 async def kinds(client: httpx2.AsyncClient) -> dict[str, list[str]]:

@@ -138,6 +138,16 @@ async def test_a_stop_is_no_error_and_the_tool_of_a_person_is_called_again() -> 
         assert len(after["interrupted"]) == 1
 
 
+async def charged(client: httpx2.AsyncClient) -> None:
+    """Wait until the store has the result of a tool."""
+    text = ""
+    async with client.stream("GET", "/threads/t1/events?after=0") as stream:
+        async for piece in stream.aiter_text():
+            text += piece
+            if '"TOOL_CALL_RESULT"' in text:
+                return
+
+
 async def test_a_retry_calls_no_tool_again_that_has_returned_beside_one_that_was_stopped() -> None:
     began, returned, paid = asyncio.Semaphore(0), asyncio.Event(), list[str]()
 
@@ -160,6 +170,7 @@ async def test_a_retry_calls_no_tool_again_that_has_returned_beside_one_that_was
     async with browsing(replies=flaky.model, tools=[charge, watch]) as client:
         running = asyncio.create_task(run(client, message("charge and watch")))
         await began.acquire()
+        await charged(client)
         await client.post("/threads/t1/stop", json={})
         await running
         [at] = (await tree_of(client))["ends"]

@@ -73,7 +73,7 @@ BUDGETS = {
         )
     },
     "memory list --help": (700, VALUES),
-    "tree list --help": (590, VALUES - {"opentelemetry"}),
+    "tree list --help": (540, {"pydantic"}),
     "work list --help": (600, VALUES - {"opentelemetry"}),
     "list tools.py": (530, VALUES),
     "inspect tools.py": (530, VALUES),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from anabranch._budget import Limits
 from anabranch._elicitation import Elicitation
 from anabranch._engine import Answer, Branch, Call, Codec
+from anabranch._text import read_json
 from anabranch.errors import CapabilityError, StepFailed, ToolError, error_to_json
 from anabranch.messages import SampleReply, SampleRequest
 
@@ -157,7 +157,7 @@ def first_arguments(
     """Return validated ``values`` with the defaults that the first round made at ``path``."""
 
     def again(name: str) -> object:
-        return tool.validate(json.loads(tool.to_json(values)))[name]
+        return tool.validate(read_json(tool.to_json(values)))[name]
 
     def first(name: str, codec: Codec) -> object:
         place = f"{path}~{name}"

@@ -1,4 +1,4 @@
-"""Finds recorded calls, and reads them: every round, step and answer, and the call's state."""
+"""Reads a recorded call: every round, step and answer, and the call's state."""
 
 from __future__ import annotations
 
@@ -23,62 +23,14 @@ from anabranch._durable import (
     load_notes,
 )
 from anabranch._engine import Journal, wakes_at
+from anabranch._recorded.finding import listed
 from anabranch._recorded.shapes import (
     Holder,
-    Listed,
     RecordedCall,
     RecordedRound,
     RoundOutcome,
 )
 from anabranch._recorded.steps import Steps, error_text
-
-SHOWN = 5
-"""Maximum calls that an error names."""
-
-
-class NoSuchCallError(LookupError):
-    """A name matches no call, or several."""
-
-
-class AmbiguousCallError(NoSuchCallError):
-    """A name matches several calls."""
-
-
-async def find_call(store: CallStore, name: str) -> CallRecord:
-    """Return the call whose id is, or begins with, ``name``, without ``call_``, or the ``last`` call.
-
-    Raises:
-        NoSuchCallError: if no call, or several, match.
-    """
-    if not name:
-        raise NoSuchCallError("The name of the call is empty. Give an id from the list of calls.")
-    if name == "last" and (latest := await store.calls(1)):
-        return latest[0]
-    for begins in (name, f"call_{name}"):
-        if (exact := await store.find(begins)) is not None:
-            return exact
-        found = await store.calls(SHOWN + 1, begins=begins)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = ", ".join(each.call_id for each in found[:SHOWN])
-            more = ", …" if len(found) > SHOWN else ""
-            raise AmbiguousCallError(
-                f"{name!r} is the beginning of several calls: {names}{more}. Type more of the name."
-            )
-    raise NoSuchCallError(f"The store has no call {name!r}; it never started, or was deleted.")
-
-
-def listed(record: CallRecord) -> Listed:
-    return Listed(
-        id=record.call_id,
-        tool=record.tool,
-        state=record.state,
-        started=record.started,
-        deadline=record.deadline,
-        principal=record.principal,
-        version=record.version,
-    )
 
 
 def outline(call: RecordedCall) -> RecordedCall:

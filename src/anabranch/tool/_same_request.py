@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from pydantic_core import to_json
 
+from anabranch._text import read_json
 from anabranch.errors import InvalidArgumentsError
 from anabranch.tool._tools import Tool
 
@@ -16,7 +16,7 @@ def without_defaults(tool: Tool[Any], written: str) -> str:
 
     So a parameter that a deployment adds, with a default, leaves the arguments of open calls equal.
     """
-    given: dict[str, Any] = json.loads(written)
+    given: dict[str, Any] = read_json(written)
     required = {*tool.input_schema.get("required", ())}
     if not tool.parameters or given.keys() <= required:
         return written
@@ -24,7 +24,7 @@ def without_defaults(tool: Tool[Any], written: str) -> str:
         least = tool.validate({name: given[name] for name in given.keys() & required})
     except InvalidArgumentsError:  # an alias is the name in the schema
         return written
-    defaults: dict[str, Any] = json.loads(tool.to_json(least))
+    defaults: dict[str, Any] = read_json(tool.to_json(least))
     kept = {
         name: value
         for name, value in given.items()

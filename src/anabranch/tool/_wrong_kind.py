@@ -11,9 +11,9 @@ _SHOWN = (str, int, float, bool, list, tuple, set, dict, type(None))
 def wrong_kind(where: str, wanted: str, given: object) -> TypeError:
     """Return the error for a wrong kind of value: ``where`` takes ``wanted``, got ``given``.
 
-    A class that is often given by mistake names the remedy in its attribute ``_INSTEAD``.
+    A class that is often given by mistake names the remedy in its attribute ``__instead__``.
     """
-    remedy = getattr(type(given), "_INSTEAD", "")
+    remedy = getattr(type(given), "__instead__", "")
     return TypeError(f"{where} takes {wanted}; it was given {_in_words(given)}.{remedy}")
 
 

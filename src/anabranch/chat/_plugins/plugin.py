@@ -155,7 +155,7 @@ class Plugin(Generic[T]):
             cannot be read; or if ``expose`` names data that the tool does not have.
     """
 
-    _INSTEAD: ClassVar[str] = (
+    __instead__: ClassVar[str] = (
         " Give an agent plugin.server.tools, a ChatClient plugin.client, and an MCP server plugin.mcp."
     )
 

@@ -30,7 +30,7 @@ async def weather(ctx: BranchContext, city: str) -> Weather:
 
 @tool
 async def book(ctx: BranchContext, what: str) -> str:
-    """Book something, if the person agrees."""
+    """Book something, if the user agrees."""
     answer = await ctx.elicit(Ok, f"Book {what}?")
     return f"{what}: {answer.action}"
 

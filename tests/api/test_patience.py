@@ -57,7 +57,7 @@ class InPhases(HandoffTool):
         return picked
 
 
-def person() -> MockClient:
+def user() -> MockClient:
     return MockClient(elicits=[Name(name="Ada"), Name(name="Bob")])
 
 
@@ -82,12 +82,12 @@ async def test_the_tightest_patience_holds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     asking = tool(patience=of_the_tool)(asking_beside(HOUR if is_cut_off else 0.05))
-    assert await run_tool(asking, {}, person(), patience=of_the_edge) == "done"
+    assert await run_tool(asking, {}, user(), patience=of_the_edge) == "done"
     assert cut_off(caplog) is is_cut_off
 
 
 async def test_a_handoff_tool_sets_patience_in_its_class(caplog: pytest.LogCaptureFixture) -> None:
-    assert await run_tool(InPhases(), {}, person()) == "done"
+    assert await run_tool(InPhases(), {}, user()) == "done"
     assert cut_off(caplog)
 
 
@@ -106,7 +106,7 @@ async def test_patience_cuts_nothing_off_on_a_hot_edge(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     asking = tool(patience=0.02)(asking_beside(0.05))
-    assert await run_tool(asking, {}, person(), replay=False) == "done"
+    assert await run_tool(asking, {}, user(), replay=False) == "done"
     assert not cut_off(caplog)
 
 
@@ -123,4 +123,4 @@ async def test_a_patience_is_a_positive_number_of_seconds(patience: float) -> No
     with pytest.raises(ValueError, match="patience must be a positive number"):
         create_server("s", [tool(asking_beside(0))], patience=patience)
     with pytest.raises(ValueError, match="patience must be a positive number"):
-        await run_tool(tool(asking_beside(0)), {}, person(), patience=patience)
+        await run_tool(tool(asking_beside(0)), {}, user(), patience=patience)

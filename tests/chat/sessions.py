@@ -40,7 +40,7 @@ async def fail(ctx: BranchContext) -> str:
     raise RuntimeError("secret")
 
 
-class Person(Absent):
+class User(Absent):
     capabilities = Capabilities()
 
     def __init__(self, *replies: ElicitReply) -> None:

@@ -85,7 +85,7 @@ async def answered(client: httpx2.AsyncClient, name: str, step_id: str, number: 
     return (await client.get(f"/calls/{response.json()['id']}")).json()
 
 
-async def test_the_next_question_of_the_line_is_answered_on_it() -> None:
+async def test_the_next_question_of_a_line_is_answered_on_that_line() -> None:
     async with room(twice, 3) as client:
         line = await answered(client, CALL, "twice/elicit.1", 5)
         assert (line["state"], line["waits_for"]) == ("waiting", ["twice/elicit.2"])
@@ -173,7 +173,7 @@ async def talking(**options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
         yield client
 
 
-async def test_a_call_of_a_conversation_goes_on_along_another_line_of_it() -> None:
+async def test_a_conversations_call_continues_on_another_line() -> None:
     async with talking() as client:
         call = await talked(client, "/twice", 3, 4)
         assert DONE == [3, 4]
@@ -194,7 +194,7 @@ async def test_a_call_of_a_conversation_goes_on_along_another_line_of_it() -> No
         assert list((await kinds(client)).values()) == [["answer", "answer", "answer"]]
 
 
-async def test_the_same_other_answer_does_nothing_again() -> None:
+async def test_a_repeated_different_answer_changes_nothing() -> None:
     async with talking() as client:
         call = await talked(client, "/lucky", 3)
         await again(client, call, **numbered(5, "lucky/elicit.1"))
@@ -256,7 +256,7 @@ class Away(MemoryTrees):
         await super().append(nodes, results=results, refs=refs)
 
 
-async def test_while_a_turn_runs_nothing_is_answered_differently() -> None:
+async def test_a_different_answer_is_refused_while_a_turn_runs() -> None:
     begun, continues = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -275,7 +275,7 @@ async def test_while_a_turn_runs_nothing_is_answered_differently() -> None:
         await running
 
 
-async def test_a_call_of_someone_elses_conversation_is_shown_and_not_answered() -> None:
+async def test_a_call_of_another_users_conversation_can_be_read_only() -> None:
     store, calls = MemoryTrees(), Modelled()
 
     async def ann(_: Any) -> str:

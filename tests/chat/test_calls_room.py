@@ -36,7 +36,7 @@ async def nobody(_: Any) -> None:
     """Admit no user."""
 
 
-async def test_there_is_no_such_room_unless_it_is_switched_on() -> None:
+async def test_the_calls_page_exists_only_when_switched_on() -> None:
     async with room(None) as client:
         assert (await client.get("/rooms")).json() == []
         assert (await client.get("/calls")).status_code == 404
@@ -45,7 +45,7 @@ async def test_there_is_no_such_room_unless_it_is_switched_on() -> None:
         assert (await client.get("/rooms")).json() == ["calls"]
 
 
-def test_it_needs_a_known_choice() -> None:
+def test_a_wrong_choice_of_shown_calls_is_refused() -> None:
     with pytest.raises(ValueError, match="shows every user all calls"):
         make_chat_app(
             MemoryTrees(), model(), calls=Modelled(), recorded_calls="outline", authenticate=nobody
@@ -147,13 +147,13 @@ async def test_a_value_that_is_no_answer_is_refused_by_the_calls_room(
         assert sentence in response.json()["error"]
 
 
-async def test_a_question_that_its_client_still_answers_is_left_to_it() -> None:
+async def test_a_question_that_its_client_can_answer_is_only_shown() -> None:
     async with room(rounds=1) as client:
         response = await client.post(f"/calls/{CALL}/answers", json=accepted(1))
         assert (response.status_code, "still open" in response.text) == (409, True)
 
 
-async def test_a_call_of_a_tool_that_is_not_here_is_only_shown() -> None:
+async def test_a_call_of_a_missing_tool_is_only_shown() -> None:
     async with room(tools=[reserve]) as client:
         assert (await client.get(f"/calls/{CALL}")).json()["answerable"] is False
         response = await client.post(f"/calls/{CALL}/answers", json=accepted(1))

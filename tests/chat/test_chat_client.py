@@ -112,7 +112,7 @@ async def test_a_question_without_a_handler_is_an_error_and_stays_open() -> None
     assert (question.message, question.key, bool(step_id)) == ("Which seat?", "seat", True)
 
 
-async def test_the_visit_of_an_address_goes_to_the_other_answerer() -> None:
+async def test_a_question_with_an_address_goes_to_the_other_answerer() -> None:
     @tool
     async def pay(ctx: BranchContext) -> str:
         return (await ctx.elicit_url("Pay, please.", "https://pay.example/1")).action
@@ -139,7 +139,7 @@ def test_two_plugins_of_one_tool_are_refused() -> None:
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host/", "http:///x"])
-def test_a_value_that_is_no_address_is_refused(url: str) -> None:
+def test_a_chat_client_refuses_an_invalid_address(url: str) -> None:
     with pytest.raises(ValueError, match="no address of a chat"):
         ChatClient(url)
 
@@ -168,7 +168,7 @@ async def hang(ctx: BranchContext) -> str:
     return "never"
 
 
-async def test_a_turn_goes_on_without_its_reader_and_is_stopped_from_elsewhere() -> None:
+async def test_a_turn_continues_without_its_reader_until_another_client_stops_it() -> None:
     async with chat_server(hang) as url, ChatClient(url) as client:
         waiting = asyncio.Event()
 
@@ -190,7 +190,7 @@ async def test_a_turn_goes_on_without_its_reader_and_is_stopped_from_elsewhere()
             await client.stop("other")
 
 
-async def test_a_turn_that_is_stopped_says_so() -> None:
+async def test_a_stopped_turn_reports_the_stop() -> None:
     begun = asyncio.Event()
 
     @tool

@@ -15,7 +15,7 @@ from anabranch.messages import SampleReply, TextBlock
 from anabranch.testing import MockModel, calls
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
-from tests.chat.sessions import Person, book, echo
+from tests.chat.sessions import User, book, echo
 
 
 class Unreadable(MemoryTrees):
@@ -25,7 +25,7 @@ class Unreadable(MemoryTrees):
         raise StoreError("The store is locked.")
 
 
-async def test_a_branch_that_has_no_name_is_shown_beside_and_has_answered_all_the_same() -> None:
+async def test_a_branch_without_a_name_is_shown_with_its_answer() -> None:
     shown, store = io.StringIO(), Unreadable()
     screen = ChatScreen(Console(shown), Replies(io.StringIO()))
     agent = Agent(store, MockModel(echo), tools=[BranchSelf()], listener=screen.on_event)
@@ -69,7 +69,7 @@ async def test_arguments_are_shown_in_the_letters_of_their_language() -> None:
     screen = ChatScreen(Console(said), Replies(io.StringIO()))
     use = calls(("u", "book", {"place": "Zürich 你好\x1b[2J"}))
     model = MockModel(lambda request: use if len(request.messages) == 1 else "Done.")
-    agent = Agent(MemoryTrees(), model, tools=[book], user=Person(), listener=screen.on_event)
+    agent = Agent(MemoryTrees(), model, tools=[book], user=User(), listener=screen.on_event)
     chat = Session(agent, thread_id="t")
     screen.attach(chat)
     await enter(chat, "Book.")

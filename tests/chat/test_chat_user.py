@@ -76,12 +76,12 @@ async def test_a_line_that_is_no_answer_declines_all_questions_and_stays() -> No
     assert await lines.next("> ") == "go on"
 
 
-async def test_when_the_pipe_has_ended_no_one_waits_for_it() -> None:
+async def test_questions_are_declined_when_the_pipe_has_ended() -> None:
     answers = await all_answers(piped(), io.StringIO())
     assert [answer.action for answer in answers] == ["decline"] * 3
 
 
-async def test_a_sample_goes_to_the_present_user_and_to_nobody_in_a_script() -> None:
+async def test_a_sample_goes_to_a_present_user_and_fails_in_a_script() -> None:
     console = Console(io.StringIO(), interactive=True)
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         answerer = ChatAnswerer(

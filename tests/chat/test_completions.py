@@ -42,7 +42,7 @@ async def completed(typed: str) -> list[str]:
         ("/add a=", []),
     ],
 )
-async def test_the_word_at_the_cursor_is_completed(typed: str, found: list[str]) -> None:
+async def test_completion_completes_the_word_at_the_cursor(typed: str, found: list[str]) -> None:
     assert await completed(typed) == found
 
 

@@ -3,5 +3,5 @@
 from tests.chat.emphasis import READ, in_terminal
 
 
-def test_a_terminal_reads_emphasis_beside_punctuation() -> None:
+def test_a_terminal_reads_emphasis_next_to_punctuation() -> None:
     assert {text: in_terminal(text) for text in READ} == READ

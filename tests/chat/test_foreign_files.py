@@ -7,7 +7,7 @@ from typing import Any
 from anabranch._engine import Compensation, Journal
 from anabranch.chat import Session
 from anabranch.messages import ElicitReply, text_of
-from tests.chat.sessions import Person, feed, session, shown, text_here, tree_of
+from tests.chat.sessions import User, feed, session, shown, text_here, tree_of
 
 
 def forged(victim: Path) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def forged(victim: Path) -> dict[str, Any]:
 async def loaded(tmp_path: Path, saved: dict[str, Any]) -> Session:
     file = tmp_path / "foreign.json"
     file.write_text(json.dumps(saved))
-    chat = session(user=Person(ElicitReply(action="decline")))
+    chat = session(user=User(ElicitReply(action="decline")))
     await feed(chat, f"/load {file}")
     return chat
 
@@ -55,7 +55,7 @@ async def test_a_journal_in_a_file_is_not_executed(tmp_path: Path) -> None:
         assert "is closed" in await shown(chat, line)
     assert victim.read_text() == "precious"
     user = chat.agent.dependencies.user
-    assert isinstance(user, Person)
+    assert isinstance(user, User)
     assert user.asked == []
 
 
@@ -80,7 +80,7 @@ async def test_a_tool_that_a_file_claims_was_called_is_not_run(tmp_path: Path) -
 
 
 async def test_a_saved_file_lacks_the_records_of_tools(tmp_path: Path) -> None:
-    chat = session(user=Person(ElicitReply(action="accept", content={"ok": True})))
+    chat = session(user=User(ElicitReply(action="accept", content={"ok": True})))
     await feed(chat, "book Ulm", f"/save {tmp_path / 'c.json'}")
     assert await text_here(chat) == "Done."
     saved = json.loads((tmp_path / "c.json").read_text())

@@ -266,7 +266,7 @@ async def test_the_end_of_a_run_is_stored_with_the_events_before_it_and_releases
     await watched.close()
 
 
-async def test_a_batch_whose_answer_was_lost_is_stored_once_beside_a_late_end() -> None:
+async def test_a_batch_whose_reply_was_lost_is_stored_once_next_to_a_late_end() -> None:
     watched: Any = LosesAnswers(open_run_events("memory:"))
     clock = ManualClock()
     one, two, _ = logs(watched, clock)
@@ -282,7 +282,7 @@ async def test_a_batch_whose_answer_was_lost_is_stored_once_beside_a_late_end() 
     await watched.close()
 
 
-async def test_an_end_whose_answer_was_lost_is_stored_once() -> None:
+async def test_an_end_whose_reply_was_lost_is_stored_once() -> None:
     watched: Any = LosesAnswers(open_run_events("memory:"))
     clock = ManualClock()
     one, _, _ = logs(watched, clock)

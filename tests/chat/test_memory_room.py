@@ -35,7 +35,7 @@ def a_draft(title: str, content: str) -> Draft:
     return Draft(title=title, description=f"When it is about {title}", content=content)
 
 
-async def test_there_is_no_such_room_without_a_memory() -> None:
+async def test_the_memory_page_exists_only_with_a_memory() -> None:
     async with browsing() as client:
         assert (await client.get("/rooms")).json() == []
         assert (await client.get("/memories")).status_code == 404
@@ -43,7 +43,7 @@ async def test_there_is_no_such_room_without_a_memory() -> None:
         assert (await client.get("/rooms")).json() == ["memory"]
 
 
-async def test_memories_are_listed_searched_and_shown_with_where_they_come_from() -> None:
+async def test_memories_are_listed_searched_and_shown_with_their_origin() -> None:
     async with room() as (client, [keys, locks]):
         listed = (await client.get("/memories")).json()
         assert [each["id"] for each in listed] == [keys, locks]

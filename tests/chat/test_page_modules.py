@@ -45,7 +45,7 @@ async def test_a_question_without_module_has_a_form() -> None:
     assert question["module"] is None
 
 
-def test_another_source_has_another_name(module: Path) -> None:
+def test_a_module_with_other_source_has_another_name(module: Path) -> None:
     names: set[str] = set()
     for source in (SOURCE, OTHER):
         module.write_text(source, encoding="utf-8")

@@ -179,7 +179,7 @@ async def test_named_tools_are_exposed(
 
 
 @pytest.mark.parametrize("path", ["secret", "", "handoff.", ".cards", "journal.entries"])
-def test_nothing_else_can_be_exposed(path: str) -> None:
+def test_an_unknown_value_cannot_be_exposed(path: str) -> None:
     with pytest.raises(ValueError, match="Write params, handoff"):
         make_plugin(PICK_CARD, expose=[path]).on_elicit({"card": Shown(1)}).build()
 
@@ -221,7 +221,7 @@ def test_an_incomplete_plugin_is_refused(handlers: dict[Any, Any], message: str)
         Plugin(PICK_CARD, handlers)
 
 
-def test_all_that_is_wrong_is_named_together() -> None:
+def test_a_refused_plugin_lists_every_fault() -> None:
     with pytest.raises(ValueError, match=r"lacks handlers for sure; .* unknown keys x\. Give one"):
         Plugin(PICK_CARD, {"card": Shown(1), "x": Shown(1)})
 

@@ -82,7 +82,7 @@ def is_in_reply(number: int) -> Callable[[list[str]], bool]:
 
 
 @pytest.mark.long
-async def test_a_reply_outlives_its_worker_and_its_web_process_which_die_in_mid_stream(
+async def test_a_reply_survives_the_death_of_its_worker_and_web_process(
     tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One page is connected to the process that dies, and reconnects to the other."""

@@ -15,7 +15,7 @@ from anabranch.models import ModelError
 from anabranch.testing import MockModel, ModelAnswer, calls
 from anabranch.tree import Thread, project
 from tests.agents.memory import MemoryTrees
-from tests.chat.sessions import Person, beside, echo, feed, session, shown, text_here, tree_of
+from tests.chat.sessions import User, beside, echo, feed, session, shown, text_here, tree_of
 from tests.masking import with_any_id
 from tests.patience import PATIENCE
 
@@ -61,7 +61,7 @@ async def test_text_that_is_not_a_command_at_the_end_of_a_message_is_part_of_it(
     assert await shown(chat, line) == f"You said: {line}"
 
 
-async def test_after_a_message_that_failed_its_command_is_not_run() -> None:
+async def test_a_command_is_not_run_when_its_message_fails() -> None:
     chat = session()
     outputs = await feed(chat, "break /label x")
     assert [output.type for output in outputs] == ["error"]
@@ -114,7 +114,7 @@ async def test_auto_after_a_reply_that_was_cut_off_says_the_prompt_and_keeps_the
     assert kinds == ["user", "assistant", "user", "assistant"]
 
 
-async def test_auto_goes_on_after_a_limit_was_reached() -> None:
+async def test_auto_continues_after_a_limit_was_reached() -> None:
     chat = session(limits=TurnLimits(max_requests=1))
     assert "error: The turn stopped" in await shown(chat, "fork one")
     assert await shown(chat, "/auto") == "Done."
@@ -151,7 +151,7 @@ async def test_auto_does_not_run_a_tool_again_that_has_returned() -> None:
     assert ran == ["started"]
 
 
-async def test_auto_before_anything_was_said_has_nothing_to_go_on_from() -> None:
+async def test_auto_is_refused_before_the_first_message() -> None:
     chat = session()
     assert "has no message yet that the model can continue from" in await shown(
         chat, "a", "/up", "/auto"
@@ -171,7 +171,7 @@ async def test_a_tool_is_called_directly_and_the_model_is_not_asked() -> None:
     assert await shown(chat, "/call add a=1 b=1") == "2"
 
 
-async def test_the_model_sees_a_persons_call_and_its_result() -> None:
+async def test_the_model_sees_a_users_call_and_its_result() -> None:
     chat = session()
     await feed(chat, "/add a=40 b=2", "what was it?")
     path = await chat.store.path(str(chat.cursor.node_id))
@@ -238,15 +238,15 @@ async def test_branches_can_be_opened_directly() -> None:
 YES, NO = ElicitReply(action="accept", content={"ok": True}), ElicitReply(action="decline")
 
 
-async def test_a_tools_question_goes_to_the_person() -> None:
-    user = Person(YES)
+async def test_a_tools_question_goes_to_the_user() -> None:
+    user = User(YES)
     chat = session(user=user)
     assert await shown(chat, "/book place=Ulm") == "Ulm: accept"
     assert user.asked == ["Book Ulm?"]
 
 
-async def test_a_question_answered_again_is_a_branch_with_a_result_of_its_own() -> None:
-    chat = session(user=Person(YES))
+async def test_a_question_answered_again_starts_a_branch_with_another_result() -> None:
+    chat = session(user=User(YES))
     await feed(chat, "book Ulm")
     assert await shown(chat, "/answer decline") == "Done."
     tree = await tree_of(chat)
@@ -259,7 +259,7 @@ async def test_a_question_answered_again_is_a_branch_with_a_result_of_its_own() 
 
 
 async def test_answer_takes_values_or_json_or_a_word() -> None:
-    chat = session(user=Person(NO))
+    chat = session(user=User(NO))
     await feed(chat, "book Ulm")
     for typed in ("ok=true note='all right'", '{"ok": true}', "cancel"):
         assert await shown(chat, f"/answer {typed}") == "Done."
@@ -268,8 +268,8 @@ async def test_answer_takes_values_or_json_or_a_word() -> None:
     assert answers == ["decline", '{"ok":true,"note":"all right"}', '{"ok":true}', "cancel"]
 
 
-async def test_answer_without_values_asks_the_person() -> None:
-    user = Person(NO, YES)
+async def test_answer_without_values_asks_the_user() -> None:
+    user = User(NO, YES)
     chat = session(user=user)
     await feed(chat, "book Ulm", "/answer")
     assert user.asked == ["Book Ulm?", "Book Ulm?"]
@@ -278,7 +278,7 @@ async def test_answer_without_values_asks_the_person() -> None:
 
 @pytest.mark.parametrize("typed", ["ok", "{", "ok=maybe"])
 async def test_an_answer_that_cannot_be_read_changes_nothing(typed: str) -> None:
-    chat = session(user=Person(YES))
+    chat = session(user=User(YES))
     await feed(chat, "book Ulm")
     before = chat.cursor.node_id, len((await tree_of(chat)).nodes)
     assert "Write /answer with name=value" in await shown(chat, f"/answer {typed}")
@@ -286,7 +286,7 @@ async def test_an_answer_that_cannot_be_read_changes_nothing(typed: str) -> None
 
 
 async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
-    user = Person(NO, YES)
+    user = User(NO, YES)
     chat = session(user=user)
     await feed(chat, "book Ulm", "/answer note=x")
     assert "The last answer did not fit: ok: Field required." in user.asked[1]
@@ -324,7 +324,7 @@ async def test_a_message_at_an_open_question_leaves_it_unanswered() -> None:
 # -- how a turn ends -------------------------------------------------------------------------
 
 
-async def test_why_a_turn_has_failed_is_there_when_the_thread_is_opened_again() -> None:
+async def test_a_reopened_thread_shows_the_failure_of_its_turn() -> None:
     chat = session()
     assert await shown(chat, "break it") == f"error: {DEAD}"
     again = beside(chat)
@@ -489,7 +489,7 @@ async def test_two_sessions_in_one_thread_both_succeed_as_branches() -> None:
     ]
 
 
-async def test_two_sessions_that_begin_one_thread_at_once_both_succeed() -> None:
+async def test_two_sessions_that_start_one_thread_simultaneously_both_succeed() -> None:
     class Meeting(MemoryTrees):
         """A store whose first two readers of the thread wait for each other, so that both find none."""
 
@@ -598,7 +598,7 @@ async def test_combining_by_a_model_leaves_the_conversation_alone() -> None:
 
 
 @pytest.mark.parametrize(("how", "said"), [("9", "from 1 to 4"), ("llm_guess", "Unknown way")])
-async def test_there_are_no_other_ways_to_combine(how: str, said: str) -> None:
+async def test_an_unknown_way_to_combine_is_refused(how: str, said: str) -> None:
     chat = session()
     assert said in await shown(chat, "fork one two", "/root", f"/combine_leaves {how}")
 
@@ -630,7 +630,7 @@ async def test_only_complete_answers_are_combined() -> None:
     assert combined.splitlines()[::2] == ["1. b3.1: You said: (self-prompt): one", "2. b3: Done."]
 
 
-async def test_one_leaf_cannot_be_combined() -> None:
+async def test_a_single_leaf_cannot_be_combined() -> None:
     assert "needs at least two answered branches" in await shown(
         session(), "a", "/combine_leaves 1"
     )

@@ -90,11 +90,11 @@ async def test_siblings_are_reachable_from_deep_inside_of_a_branch() -> None:
     assert await at(chat, "/right") == "You said: (self-prompt): three"
 
 
-async def test_without_branches_there_is_nothing_beside() -> None:
+async def test_left_and_right_report_missing_branches() -> None:
     assert "No message above has another branch" in await shown(session(), "hello", "/left")
 
 
-async def test_root_is_an_answer_that_one_can_go_on_from() -> None:
+async def test_root_goes_to_an_answer_from_which_the_thread_continues() -> None:
     chat = await forked()
     assert await at(chat, "/root") == "You said: hello"
     assert await at(chat, "again") == "You said: again"
@@ -182,7 +182,7 @@ async def test_fork_goes_to_a_node_by_id_label_or_branch_name() -> None:
     assert "This thread has no node, label or branch 'b9'" in await shown(chat, "/fork b9")
 
 
-async def test_a_conversation_goes_on_from_the_middle_of_another() -> None:
+async def test_a_conversation_continues_from_the_middle_of_another() -> None:
     chat = session()
     await feed(chat, "first", "second")
     said = (await chat.cursor.walk()).path(chat.cursor.node_id)[2]
@@ -192,7 +192,7 @@ async def test_a_conversation_goes_on_from_the_middle_of_another() -> None:
     assert await at(chat, f"/fork {said.id}", "/right") == "You said: second"
 
 
-async def test_undo_goes_back_over_messages_and_moves_and_deletes_nothing() -> None:
+async def test_undo_reverses_messages_and_moves_and_deletes_nothing() -> None:
     chat = session()
     await feed(chat, "first", "second", "/root")
     assert await at(chat, "/undo") == "You said: second"
@@ -210,7 +210,7 @@ async def test_undo_without_anything_to_undo_says_so() -> None:
     assert "error: There is nothing to undo." in await shown(chat, "/undo")
 
 
-async def test_where_a_session_begins_is_nothing_to_undo() -> None:
+async def test_the_start_of_a_session_cannot_be_undone() -> None:
     chat = await forked()
     again = beside(chat)
     await again.start()
@@ -246,7 +246,7 @@ async def test_undo_leads_back_to_the_thread_before() -> None:
         "/combine_leaves",
     ],
 )
-async def test_in_a_thread_that_has_not_begun_there_is_nowhere_to_go(line: str) -> None:
+async def test_an_empty_thread_refuses_every_move(line: str) -> None:
     line = line.replace("·", " ")
     assert await shown(session(), line) == "error: This conversation has no messages yet."
 
@@ -264,7 +264,7 @@ async def test_additions_and_deletions_of_another_session_are_seen_at_the_next_s
     assert "There are no labels." in await shown(chat, "/label")
 
 
-async def test_a_thread_that_is_read_twice_at_once_knows_each_node_once() -> None:
+async def test_two_simultaneous_reads_of_a_thread_keep_each_node_once() -> None:
     """A command and a front end read at the same time."""
 
     class Yielding(MemoryTrees):
@@ -311,7 +311,7 @@ ANYWHERE = ["/up", "/down", "/left", "/leaf", "/fork b1", "/tree", "/broadcast x
 
 
 @pytest.mark.parametrize("line", [*ANYWHERE, "hello", "/add a=1"])
-async def test_a_place_that_is_deleted_elsewhere_is_left_for_the_head(line: str) -> None:
+async def test_the_cursor_moves_to_the_head_when_its_node_is_deleted(line: str) -> None:
     """The session does not run the line, which was meant for the deleted place."""
     chat = session()
     await feed(chat, "first", "second")
@@ -359,7 +359,7 @@ async def test_a_conversation_that_is_deleted_during_a_step_is_reported() -> Non
 
 
 @pytest.mark.parametrize("line", [*ANYWHERE, "/root", "/right", "/combine_leaves", "/answer"])
-async def test_in_an_emptied_conversation_there_is_nowhere_to_go(line: str) -> None:
+async def test_an_emptied_conversation_refuses_every_move(line: str) -> None:
     chat = session()
     await feed(chat, "first")
     await chat.store.delete_subtree((await tree_of(chat)).nodes[0].id)
@@ -377,7 +377,7 @@ async def test_undo_skips_deleted_places() -> None:
     assert await at(chat, "/undo") == "You said: first"
 
 
-async def test_an_undo_that_the_store_refuses_leaves_the_session_where_it_is() -> None:
+async def test_an_undo_that_the_store_refuses_does_not_move_the_session() -> None:
     class Refusing(MemoryTrees):
         refuses = False
 

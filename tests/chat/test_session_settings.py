@@ -186,7 +186,7 @@ async def test_switching_tells_of_more_tools_than_the_model_takes() -> None:
     assert await shown(chat, "/switch a:one") == "a:one answers from now on."
 
 
-async def test_a_model_that_cannot_be_opened_leaves_the_old_one() -> None:
+async def test_the_old_model_stays_when_the_new_one_cannot_be_opened() -> None:
     chat = session(models=Shelf())
     assert await shown(chat, "/switch broken") == "error: It has no key. Set KEY."
     assert await shown(chat, "hello") == "You said: hello"
@@ -218,7 +218,7 @@ async def test_threads_are_listed_and_changed() -> None:
     assert chat.cursor.thread_id == first
 
 
-async def test_the_tree_is_drawn_with_branches_labels_and_the_place_where_one_is() -> None:
+async def test_the_tree_is_drawn_with_branches_labels_and_the_cursor() -> None:
     chat = session()
     await feed(chat, "fork one two", "/fork b1", "/label best")
     drawn = (await shown(chat, "/tree")).splitlines()

@@ -9,12 +9,12 @@ import pytest
 from anabranch.chat import Session
 from anabranch.messages import ElicitReply, text_of
 from anabranch.tree import Tree, project, thread_from_json, thread_to_json
-from tests.chat.sessions import Person, feed, numbered, session, shown, text_here, tree_of
+from tests.chat.sessions import User, feed, numbered, session, shown, text_here, tree_of
 
 
 async def rich() -> Session:
     """Return a conversation with branches, a label, a question answered twice, and a direct call."""
-    chat = session(user=Person(ElicitReply(action="accept", content={"ok": True})))
+    chat = session(user=User(ElicitReply(action="accept", content={"ok": True})))
     await feed(chat, "fork one two", "/fork b1", "/label best", "deeper", "/add a=1")
     await feed(chat, "/root", "book Ulm", "/answer decline")
     return chat
@@ -55,7 +55,7 @@ async def test_a_question_in_a_loaded_conversation_is_not_answered_again(tmp_pat
     assert await shown(chat, "go on") == "You said: go on"
 
 
-async def test_an_export_without_our_own_fields_is_loaded_from_its_messages() -> None:
+async def test_an_export_without_anabranch_fields_is_loaded_from_its_messages() -> None:
     chat = await rich()
     tree = await tree_of(chat)
     exported = thread_to_json(tree)
@@ -123,7 +123,7 @@ NODE = one()["nodes"][0]
         ),
     ],
 )
-async def test_a_file_that_holds_no_conversation_is_refused_whole(
+async def test_a_file_without_a_conversation_is_refused_completely(
     tmp_path: Path, saved: object, said: str
 ) -> None:
     file = tmp_path / "file.json"

@@ -24,7 +24,7 @@ async def test_a_page_of_this_machine_is_served() -> None:
         assert "unsafe" not in response.headers["content-security-policy"]
 
 
-async def test_a_token_is_asked_for_everywhere() -> None:
+async def test_every_path_requires_the_token() -> None:
     async with browsing(token="secret words") as client:
         paths = ["/", "/threads", "/agui", f"/{base()}/app.mjs", "/threads/x/events"]
         for path in paths:
@@ -100,7 +100,7 @@ async def test_a_request_that_does_not_fit_is_refused_in_a_sentence() -> None:
         assert (await client.post("/threads", headers=plain, content=b"{}")).status_code == 415
 
 
-async def test_of_two_answers_at_once_the_first_is_taken() -> None:
+async def test_the_first_of_two_simultaneous_answers_is_accepted() -> None:
     async with browsing() as client:
         await run(client, message("reserve"))
         [question] = (await client.get("/threads/t1/pending")).json()
@@ -141,7 +141,7 @@ async def test_shown_calls_have_no_journal() -> None:
         assert "Which seat?" in text
 
 
-async def test_one_text_is_one_host() -> None:
+async def test_a_text_names_one_allowed_host() -> None:
     async with browsing(hosts="chat.example.org") as client:
         statuses = [
             (await client.get("/threads", headers={"host": host})).status_code

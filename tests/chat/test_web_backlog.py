@@ -48,7 +48,7 @@ async def threads(client: httpx2.AsyncClient) -> set[str]:
 
 
 @on_both_databases
-async def test_beyond_the_limit_a_run_is_refused_and_nothing_of_it_is_stored(url: str) -> None:
+async def test_a_run_beyond_the_limit_is_refused_and_not_stored(url: str) -> None:
     now = Now()
     shared: dict[str, Any] = {"engine": InProcessEngine(), "concurrency": None, "max_backlog": 2}
     async with process(url, **shared) as one, process(url, now=now, **shared) as two:

@@ -87,6 +87,6 @@ async def test_an_id_that_no_address_can_have_is_refused(ids: dict[str, str], na
         assert (await client.get("/threads")).json() == []
 
 
-def test_a_token_is_asked_for_where_others_reach_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_public_address_requires_a_token(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["web", "--host", "0.0.0.0", "--port", "0"]) == 2  # noqa: S104 - nothing is bound
     assert "Set a token" in capsys.readouterr().err

@@ -125,7 +125,7 @@ async def test_an_answer_belongs_to_its_branch_while_the_turn_works_in_another(u
         assert branches_of(events, "answer") == [question]
 
 
-async def test_an_answer_that_continues_a_turn_comes_before_its_branch_reopens(url: str) -> None:
+async def test_an_answer_that_continues_a_turn_precedes_its_reopened_branch(url: str) -> None:
     here = Machines(url, branching(one=asks("seat")))
     async with here.process() as one:
         await here.begun(one)
@@ -217,7 +217,9 @@ async def test_a_stop_ends_all_branches_of_a_run(url: str, from_outside: bool) -
         assert await outcomes(one) == ["cancelled"]
 
 
-async def test_a_run_continues_in_another_process_when_its_own_ends_in_a_branch(url: str) -> None:
+async def test_a_run_continues_in_another_process_when_its_process_ends_in_a_branch(
+    url: str,
+) -> None:
     here = Machines(url, branching(one=calls(("use", "work", {}))))
     async with here.process(busy) as one:
         await here.begun(one)

@@ -137,7 +137,7 @@ class Race:
 @pytest.mark.parametrize("number", range(times(3, gate=1)))
 @pytest.mark.parametrize("place", [in_the_run, in_a_branch], ids=["run", "branch"])
 @pytest.mark.parametrize("store", ["sqlite", "memory"])
-async def test_a_question_is_answered_once_by_a_person_or_by_the_clock(
+async def test_a_question_is_answered_once_by_the_user_or_the_clock(
     tmp_path: Any, store: str, place: Callable[[Random], Any], number: int
 ) -> None:
     random = Random(f"{SEED} {number}")

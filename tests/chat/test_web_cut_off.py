@@ -124,7 +124,9 @@ def whole(events: list[bytes], trees: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("method", ["open_round", "end_round", "record"])
-async def test_a_run_goes_on_when_the_store_of_calls_is_back(url: str, method: str) -> None:
+async def test_a_run_continues_when_the_store_of_calls_is_available_again(
+    url: str, method: str
+) -> None:
     chat = Chat(url)
     take_away(chat.calls, method, times=2)
     chat.hall.may_end.set()
@@ -137,7 +139,7 @@ async def test_a_run_goes_on_when_the_store_of_calls_is_back(url: str, method: s
 
 
 @pytest.mark.parametrize("method", ["append_after", "path"])
-async def test_a_run_goes_on_when_the_tree_is_back(url: str, method: str) -> None:
+async def test_a_run_continues_when_the_tree_is_available_again(url: str, method: str) -> None:
     """The tools' results may be stored then in a place where the model does not read them."""
     chat = Chat(url)
     async with chat.begun() as conversation:
@@ -273,7 +275,7 @@ async def claimed(due: DueWork, clock: ManualClock, until: float) -> list[str]:
     return [wake.call for wake in await due.claim()]
 
 
-async def test_a_run_is_left_to_a_process_whose_clock_is_behind() -> None:
+async def test_a_process_whose_clock_is_behind_keeps_its_run() -> None:
     events, clock, renewed = open_run_events("memory:"), ManualClock(1_000.0), 0.0
     due = DueWork(events, clock)
     await put_turn(events, "t", running("r", "behind"))
@@ -317,7 +319,7 @@ class Unwritten:
         raise StoreError("The store cannot be reached.")
 
 
-async def test_a_run_is_left_to_others_when_its_events_were_not_stored_in_time() -> None:
+async def test_a_process_gives_its_run_up_when_events_are_stored_too_late() -> None:
     """The process must not hand the run over as if all its events were stored."""
     clock, events, lost = ManualClock(), open_run_events("memory:"), list[str]()
     unwritten: Any = Unwritten(events)

@@ -52,7 +52,7 @@ async def refusals(client: httpx2.AsyncClient, question: str) -> list[tuple[int,
 
 
 @pytest.mark.parametrize(("said", "seconds"), [("/reserve", DAY), ("/seat", DAY), ("/brief", 60.0)])
-async def test_a_question_says_until_when_it_can_be_answered(said: str, seconds: float) -> None:
+async def test_a_question_states_its_deadline(said: str, seconds: float) -> None:
     clock = ManualClock()
     tools, until = [reserve, seat, brief], clock.now() + seconds
     async with browsing(tools=tools, calls=Modelled(), clock=clock) as client:
@@ -72,7 +72,7 @@ async def test_a_question_says_until_when_it_can_be_answered(said: str, seconds:
         ("/seat", DAY, "The time for an answer is over"),
     ],
 )
-async def test_an_answer_after_that_is_gone_however_it_comes(
+async def test_every_answer_after_the_deadline_gets_gone(
     said: str, seconds: float, why: str
 ) -> None:
     clock = ManualClock()
@@ -84,7 +84,7 @@ async def test_an_answer_after_that_is_gone_however_it_comes(
             assert (status, reason, why in error) == (410, "expired", True)
 
 
-async def test_it_is_gone_when_its_tool_has_gone_on() -> None:
+async def test_an_answer_gets_gone_when_its_tool_has_continued() -> None:
     clock = ManualClock()
     async with browsing(tools=[seat], calls=Modelled(), clock=clock) as client:
         interrupt, _ = await asked(client, "/seat")
@@ -99,7 +99,7 @@ async def test_it_is_gone_when_its_tool_has_gone_on() -> None:
             assert "The time for an answer is over" in error
 
 
-async def test_the_time_of_another_servers_call_is_that_of_its_question() -> None:
+async def test_a_question_of_another_server_has_the_deadline_of_its_call() -> None:
     clock = ManualClock()
     options: dict[str, Any] = {"clock": clock, "tool_limits": Limits(timeout=60.0)}
     async with (
@@ -122,7 +122,7 @@ async def test_the_time_of_another_servers_call_is_that_of_its_question() -> Non
         assert "has not ended within 60 s" in str(tree["nodes"])
 
 
-async def test_in_the_calls_room_a_question_that_no_one_has_answered_in_time_is_gone() -> None:
+async def test_an_expired_question_gets_gone_on_the_calls_page() -> None:
     clock = ManualClock()
     options: dict[str, Any] = {"recorded_calls": "values", "calls": Modelled(), "clock": clock}
     async with browsing(tools=[reserve], **options) as client:
@@ -138,7 +138,7 @@ async def test_in_the_calls_room_a_question_that_no_one_has_answered_in_time_is_
         assert (response.status_code, response.json()["reason"]) == (410, "expired")
 
 
-async def test_at_a_terminal_an_answer_after_that_is_not_taken_either() -> None:
+async def test_a_terminal_refuses_an_answer_after_the_deadline() -> None:
     """The question was asked without a user present; a user is present now, a day too late."""
     clock, trees, calls = ManualClock(), MemoryTrees(), Modelled()
     options: dict[str, Any] = {"tools": [seat], "calls": calls, "clock": clock}
@@ -160,7 +160,7 @@ async def test_at_a_terminal_an_answer_after_that_is_not_taken_either() -> None:
     assert (question.kind, DONE) == ("question", ["held", "any row"])
 
 
-async def test_at_a_terminal_an_answer_to_a_call_that_has_ended_runs_no_turn() -> None:
+async def test_an_answer_at_a_terminal_to_an_ended_call_runs_no_turn() -> None:
     clock, trees = ManualClock(), MemoryTrees()
     options: dict[str, Any] = {"tools": [reserve], "calls": Modelled(), "clock": clock}
     options["capabilities"] = Capabilities()

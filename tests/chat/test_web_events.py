@@ -50,7 +50,7 @@ def id_of(event: str) -> str:
     return event.partition("\n")[0].removeprefix("id: ")
 
 
-async def test_a_reader_comes_back_after_a_restart(url: str) -> None:
+async def test_a_reader_continues_after_a_restart(url: str) -> None:
     async with process(url) as client:
         sent = await sent_by(client, message("hello"))
         position = (await client.get("/threads/t1/tree")).json()["position"]
@@ -66,7 +66,7 @@ async def test_a_reader_comes_back_after_a_restart(url: str) -> None:
         assert numbers_of(more)[0] == len(sent) + 1
 
 
-async def test_a_reader_is_sent_that_it_has_missed_events_lost_in_a_crash(url: str) -> None:
+async def test_a_reader_learns_that_it_missed_events_lost_in_a_crash(url: str) -> None:
     """After the crash, other events have the lost events' numbers."""
     async with process(url) as client:
         kept = await sent_by(client, message("hello"))
@@ -108,7 +108,7 @@ NOWHERE = [
 ]
 
 
-async def test_a_reader_from_nowhere_is_sent_that_it_has_missed_events() -> None:
+async def test_a_reader_with_an_unknown_position_learns_that_it_missed_events() -> None:
     """A reader that sends only a number gets the same event, because another event may have that number."""
     async with process("memory:") as client:
         sent = await sent_by(client, message("hello"))
@@ -128,7 +128,7 @@ async def test_comments_are_sent_while_nothing_happens(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("text", ["a", '"\\\n\0', "é🃏\u2028"], ids=["plain", "quoted", "wide"])
 @pytest.mark.parametrize("branch", [None, "node_1"])
-def test_a_token_is_sent_as_the_models_of_ag_ui_write_it(text: str, branch: str | None) -> None:
+def test_text_events_match_the_models_of_ag_ui(text: str, branch: str | None) -> None:
     event = TextMessageContentEvent(message_id="m", delta=text, subagent_run_id=branch)
     written = encoded(TextPiece("m", text, branch))
     assert json.loads(written) == event.model_dump(by_alias=True, exclude_none=True)
@@ -189,7 +189,7 @@ async def names_in(events: RunEvents, last: int) -> list[str]:
     return [each["name"] for each in events_in("\n".join(f"data: {e.decode()}" for e in found))]
 
 
-async def test_events_are_stored_once_whatever_fails() -> None:
+async def test_events_are_stored_once_when_requests_fail() -> None:
     clock, good = ManualClock(), open_run_events("memory:")
     failing: Any = Failing(good, "before", "after", "", "after", "before", "before")
     log = ThreadLog(LogWriter(failing, clock), "t")
@@ -231,7 +231,7 @@ async def test_a_turn_waits_while_much_awaits_the_store(monkeypatch: pytest.Monk
     await good.close()
 
 
-async def test_a_store_that_fails_ends_the_stream_and_the_reader_comes_back() -> None:
+async def test_a_reader_reconnects_when_a_failing_store_ends_its_stream() -> None:
     good = open_run_events("memory:")
     log = ThreadLog(LogWriter(good, ManualClock()), "t")
     log.add(named("a"))

@@ -47,7 +47,9 @@ class Busy:
 
 
 @pytest.mark.parametrize("drop", [0.0, 1.0], ids=["called", "lost wakes"])
-async def test_of_one_principals_runs_all_processes_work_on_so_many(url: str, drop: float) -> None:
+async def test_all_processes_together_keep_the_limit_of_runs_per_principal(
+    url: str, drop: float
+) -> None:
     busy = Busy()
     options: dict[str, Any] = {"engine": TestEngine(0, drop=drop), "authenticate": known}
     options |= {"replies": busy.model(), "concurrency": 4, "per_principal": 1}

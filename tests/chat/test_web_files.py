@@ -95,7 +95,7 @@ async def test_a_file_is_served_to_its_owner_alone() -> None:
         assert (await get("/threads/t1/files/..", ann)).status_code == 404
 
 
-async def test_an_address_stays_an_address_and_other_clients_send_binary_parts() -> None:
+async def test_an_address_is_stored_as_an_address_and_binary_parts_are_read() -> None:
     """A client of AG-UI before 1.0 sends ``binary`` parts."""
     model = MockModel(lambda _: "Seen.")
     binary = {"type": "binary", "mimeType": "application/pdf", "filename": "a.pdf"}

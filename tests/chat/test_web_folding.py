@@ -45,7 +45,7 @@ def answer_to(interrupt: dict[str, Any]) -> dict[str, Any]:
     return resume(entry)
 
 
-async def test_a_branch_that_waits_for_the_person_says_so_wherever_it_is_shown() -> None:
+async def test_a_branch_that_waits_for_the_user_shows_it_everywhere() -> None:
     """Excludes a branch that looks ended because no process works on it."""
     async with browsing(tools=[reserve, Folding()], replies=MockModel(folding)) as client:
         events = await run(client, message("fold"))
@@ -94,7 +94,7 @@ def nested(request: SampleRequest) -> Any:
     return "Done."
 
 
-async def test_of_branches_in_branches_the_innermost_asks_and_all_around_it_wait() -> None:
+async def test_the_innermost_of_nested_branches_asks_and_the_outer_ones_wait() -> None:
     tools = [reserve, Folding(), BranchSelf()]
     async with browsing(tools=tools, replies=MockModel(nested)) as client:
         events = await run(client, message("fold"))
@@ -109,7 +109,7 @@ async def test_of_branches_in_branches_the_innermost_asks_and_all_around_it_wait
     assert states == ["done", "done", "done"]
 
 
-async def test_text_for_the_model_alone_is_not_shown() -> None:
+async def test_text_for_the_model_is_not_shown_to_users() -> None:
     """The text is missing in the page's data, the terminal's tree, a diagram and an exported page;
     a provider gets it.
     """
@@ -146,7 +146,7 @@ def hungry(request: SampleRequest) -> Any:
     return "Done."
 
 
-async def test_a_branch_that_was_forced_shows_why_and_not_how_it_was_asked() -> None:
+async def test_a_forced_branch_shows_the_reason_and_not_the_request() -> None:
     async with browsing(tools=[Folding()], replies=MockModel(hungry)) as client:
         events = await run(client, message("fold"))
         exported = await tree_of(client)

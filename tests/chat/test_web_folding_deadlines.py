@@ -45,7 +45,7 @@ class Waiting(Machines):
 
 
 @pytest.mark.parametrize("tool", ["reserve", "seat"])
-async def test_the_conversation_goes_on_at_the_deadline(url: str, tool: str) -> None:
+async def test_a_conversation_continues_at_a_folded_branchs_deadline(url: str, tool: str) -> None:
     """Excludes a conversation that waits for an answer that no tool can use."""
     here = Waiting(url, tool)
     async with here.process(Folding(here.branches), reserve, seat) as one:

@@ -98,7 +98,7 @@ def text_of(events: list[dict[str, Any]]) -> str:
     return "".join(each.get("delta", "") for each in events if each["type"].startswith("TEXT"))
 
 
-async def test_a_run_ends_with_the_call_open_and_the_next_one_goes_on_with_its_result() -> None:
+async def test_a_run_ends_with_an_open_call_and_the_next_continues_with_its_result() -> None:
     async with chatting() as chat:
         events = await chat.say("paint")
         offered = {each.name: each for each in chat.model.requests[0].tools or ()}
@@ -135,7 +135,7 @@ async def test_a_tool_of_the_server_returns_first(stored: bool) -> None:
         assert text_of(await chat.give(result("rain", "l"), result())) == "rain, It is blue."
 
 
-async def test_a_question_of_the_server_waits_beside_the_call_and_either_comes_first() -> None:
+async def test_a_servers_question_waits_next_to_a_front_end_call_in_any_order() -> None:
     seat = {"status": "resolved", "payload": {"row": 9}}
     for is_given_first in (True, False):
         async with chatting() as chat:
@@ -226,7 +226,7 @@ async def test_a_result_for_no_open_call_of_the_front_end_changes_nothing(
         assert await chat.pending() == waiting
 
 
-async def test_a_result_is_taken_once() -> None:
+async def test_a_front_end_result_is_accepted_once() -> None:
     async with chatting() as chat:
         await chat.say("paint")
         body = {**message("", run="once"), "messages": [CALLED, result()]}
@@ -250,7 +250,7 @@ async def test_an_answer_to_an_interrupt_is_no_result() -> None:
         assert await chat.pending() == [waits]
 
 
-async def test_nothing_goes_on_without_an_open_call() -> None:
+async def test_a_result_without_an_open_call_continues_nothing() -> None:
     async with chatting() as chat:
         assert (await chat.post(result())).status_code == 404  # no thread
         await chat.say("look")

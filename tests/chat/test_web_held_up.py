@@ -241,7 +241,7 @@ async def play(url: str, text: str, at: Place) -> tuple[list[Any], list[str], bo
 
 
 @pytest.mark.parametrize("text", ["hello", "/book", "book it", "/seat", "/remind", *IN_BRANCHES])
-async def test_a_conversation_comes_to_the_same_wherever_a_process_stops(
+async def test_a_conversation_is_the_same_at_every_write_where_a_process_stops(
     tmp_path: Path, text: str
 ) -> None:
     async with processes(f"sqlite:///{tmp_path}/calm.db") as (one, _, held):

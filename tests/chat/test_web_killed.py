@@ -70,7 +70,7 @@ async def killed(web: Web, when: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("when", "what"), [("before", "book"), pytest.param("after", "reserve", marks=pytest.mark.long)]
 )
-async def test_a_tool_that_was_cut_off_goes_on_by_itself(
+async def test_an_interrupted_tool_continues_by_itself(
     tmp_path: Path, when: str, what: str
 ) -> None:
     """An effect without a record runs again, under its key: this gap is the only one.

@@ -69,7 +69,7 @@ async def threads_of_a_retry(client: httpx2.AsyncClient, thread: str) -> set[str
     return {each["threadId"] for each in events_in("\n".join(lines)) if "threadId" in each}
 
 
-async def test_an_id_that_another_has_chosen_names_a_conversation_of_ones_own(url: str) -> None:
+async def test_two_users_can_choose_the_same_conversation_id(url: str) -> None:
     """Otherwise a refusal would reveal the ids of other users, and their ids could not be used."""
     calls, trees = open_stores(url)
     options: dict[str, Any] = {"replies": MockModel(overloaded), "authenticate": known}
@@ -100,7 +100,7 @@ async def test_an_id_that_another_has_chosen_names_a_conversation_of_ones_own(ur
     await trees.close()
 
 
-async def test_threads_of_no_one_are_not_those_of_a_principal() -> None:
+async def test_a_thread_without_an_owner_is_not_a_principals_thread() -> None:
     store = MemoryTrees()
     await store.create_thread(Thread("old", 1.0))
     await store.create_thread(Thread("anns", 2.0, owner="ann"))

@@ -44,7 +44,7 @@ async def test_a_run_is_stopped_from_another_process(url: str) -> None:
         assert events[-1]["outcome"] == {"type": "success"}  # an old request stops no later run
 
 
-async def test_a_run_that_reaches_all_processes_at_once_is_one_run(url: str) -> None:
+async def test_a_run_sent_to_all_processes_is_one_run(url: str) -> None:
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(process(url)) for _ in range(3)]
         await clients[0].post("/threads", json={"id": "t1"})

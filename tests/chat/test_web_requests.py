@@ -175,7 +175,7 @@ async def test_the_last_reply_of_a_turn_is_stored_with_the_end_of_the_run(
         assert not await rounds.conversation.is_running()
 
 
-async def test_a_round_asks_the_store_for_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_round_repeats_no_request_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_writer, "LEAST_REST", PATIENCE)  # events wait for the end of the run
     database = Counted()
     async with begun(database) as (rounds, question):

@@ -159,7 +159,7 @@ async def test_a_message_can_follow_any_node() -> None:
     assert two["parent_id"] == first
 
 
-async def test_requests_at_once_find_the_same_conversation() -> None:
+async def test_simultaneous_requests_find_the_same_conversation() -> None:
     """A page asks for the tree and the open questions at the same time."""
 
     class Waiting(MemoryTrees):
@@ -226,7 +226,7 @@ async def test_a_first_message_that_is_refused_begins_no_conversation() -> None:
         assert (await client.get("/threads")).json() == []
 
 
-async def test_an_id_that_two_choose_at_once_is_one_of_each() -> None:
+async def test_two_simultaneous_choices_of_one_id_make_two_threads() -> None:
     class Waiting(MemoryTrees):
         async def create_thread(self, thread: Thread) -> None:
             await asyncio.sleep(0)  # both have found that the id is free

@@ -30,7 +30,7 @@ async def until_both(conversation: Conversation) -> None:
 
 
 @on_both_databases
-async def test_a_run_whose_tool_sleeps_is_handed_over_until_its_time(url: str) -> None:
+async def test_the_run_of_a_sleeping_tool_is_handed_over_until_its_time(url: str) -> None:
     machines = Machines(url)
     at = machines.clock.now() + WEEK
     async with machines.process() as process:

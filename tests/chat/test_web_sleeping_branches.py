@@ -53,7 +53,7 @@ class Sleeping(Machines):
         await self.due(process)
 
 
-async def test_an_answer_is_taken_up_at_once_in_a_branch_that_sleeps(url: str) -> None:
+async def test_an_answer_continues_a_branch_that_also_sleeps(url: str) -> None:
     """One tool of the branch sleeps, and another one asks; other branches continue meanwhile."""
     here = Sleeping(url, use("remind", "seat"), use("poll"))
     async with here.process(seat, remind, poll) as one:

@@ -30,7 +30,7 @@ async def answer(
 
 
 @both_orders
-async def test_a_tool_goes_on_when_the_time_of_its_question_is_over(url: str, said: str) -> None:
+async def test_a_tool_continues_at_the_deadline_of_its_question(url: str, said: str) -> None:
     machines = Machines(url)
     at = machines.clock.now() + DAY
     async with machines.process(TOOLS) as process:
@@ -87,7 +87,7 @@ async def test_one_tool_asks_while_another_sleeps(url: str) -> None:
     assert sorted(DONE) == ["held", "milk", "row 7", "woken"]
 
 
-async def test_a_run_with_nothing_to_do_leaves_the_time_as_it_was(url: str) -> None:
+async def test_a_run_without_work_keeps_the_deadline(url: str) -> None:
     machines = Machines(url)
     async with machines.process(TOOLS) as process:
         conversation = await machines.begun(process, "seat")
@@ -101,7 +101,7 @@ async def test_a_run_with_nothing_to_do_leaves_the_time_as_it_was(url: str) -> N
     assert DONE == ["held", "any row"]
 
 
-async def test_an_answer_that_a_run_missed_is_taken_up_though_every_wake_is_lost(url: str) -> None:
+async def test_an_answer_that_a_run_missed_is_used_when_every_wake_is_lost(url: str) -> None:
     """A process looks for answers before it ends a run, and then may die."""
     machines = Machines(url)
     events = open_run_events(url)

@@ -23,7 +23,7 @@ def priced(request: Any) -> SampleReply:
     return SampleReply(content=(TextBlock(text="Hello."),), model="m-1", usage=usage)
 
 
-async def test_a_node_has_its_tokens_and_its_cost_in_the_tree_and_as_it_happens() -> None:
+async def test_a_node_has_its_tokens_and_cost_in_the_tree_and_in_its_event() -> None:
     limits = TurnLimits(price=lambda _, used: used.total_tokens / 100)
     async with browsing(replies=MockModel(priced), limits=limits) as client:
         events = await run(client, message("Hi"))
@@ -34,7 +34,7 @@ async def test_a_node_has_its_tokens_and_its_cost_in_the_tree_and_as_it_happens(
         assert (node["cost"], node["model"]) == (0.5, "m-1")
 
 
-async def test_a_reply_that_was_cut_off_says_so_in_the_tree_and_as_it_happens() -> None:
+async def test_a_cut_reply_is_marked_in_the_tree_and_in_its_event() -> None:
     cut = SampleReply(content=(TextBlock(text="One"),), model="m", stop_reason="maxTokens")
     async with browsing(replies=MockModel(lambda _: cut)) as client:
         events = await run(client, message("Count"))

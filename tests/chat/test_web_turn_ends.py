@@ -105,7 +105,7 @@ async def test_a_reply_that_broke_off_is_another_version_than_the_retry() -> Non
         assert tree["refs"]["head"] == tree["nodes"][-1]["id"]
 
 
-async def test_a_stop_is_no_error_and_the_tool_of_a_person_is_called_again() -> None:
+async def test_a_stop_is_no_error_and_a_retry_calls_the_users_tool_again() -> None:
     began = asyncio.Semaphore(0)
 
     @tool
@@ -148,7 +148,7 @@ async def charged(client: httpx2.AsyncClient) -> None:
                 return
 
 
-async def test_a_retry_calls_no_tool_again_that_has_returned_beside_one_that_was_stopped() -> None:
+async def test_a_retry_calls_only_the_tool_that_was_stopped() -> None:
     began, returned, paid = asyncio.Semaphore(0), asyncio.Event(), list[str]()
 
     @tool
@@ -179,7 +179,7 @@ async def test_a_retry_calls_no_tool_again_that_has_returned_beside_one_that_was
     assert paid == ["10 EUR"]
 
 
-async def test_only_where_a_turn_ended_it_is_tried_again() -> None:
+async def test_a_retry_is_refused_except_at_the_end_of_a_turn() -> None:
     flaky = Flaky("Hello.")
     async with browsing(replies=flaky.model) as client:
         await run(client, message("hello"))
@@ -190,7 +190,7 @@ async def test_only_where_a_turn_ended_it_is_tried_again() -> None:
             assert response.json()["error"].startswith(refused)
 
 
-async def test_a_question_that_was_left_has_no_answer_of_the_person() -> None:
+async def test_a_skipped_question_has_no_answer_of_the_user() -> None:
     async with browsing() as client:
         await run(client, message("reserve"))
         await run(client, message("instead", run="r2"))
@@ -241,7 +241,7 @@ async def test_a_message_that_is_stopped_before_a_worker_has_it_leaves_no_questi
         assert len((await client.get("/threads/t1/pending")).json()) == 1
 
 
-async def test_a_stop_that_comes_when_the_reply_is_whole_is_no_end() -> None:
+async def test_a_stop_after_a_complete_reply_does_not_mark_the_turn_as_stopped() -> None:
     trees = MemoryTrees()
     async with browsing(store=trees, concurrency=None) as client:
         accept = {"accept": "application/json"}
@@ -258,7 +258,7 @@ async def test_a_stop_that_comes_when_the_reply_is_whole_is_no_end() -> None:
         assert tree["ends"] == {}
 
 
-async def test_the_tool_of_a_person_that_was_stopped_before_it_began_is_called_by_a_retry() -> None:
+async def test_a_retry_calls_the_users_tool_that_was_stopped_before_it_started() -> None:
     paid = list[str]()
 
     @tool
@@ -287,7 +287,7 @@ async def test_the_tool_of_a_person_that_was_stopped_before_it_began_is_called_b
     assert paid == ["10 EUR"]
 
 
-async def test_an_answer_that_is_stopped_before_a_worker_has_it_is_taken_up_by_the_next_process(
+async def test_a_stopped_answer_is_used_by_the_next_process(
     url: str,
 ) -> None:
     trees = open_tree_store(url)

@@ -43,7 +43,7 @@ async def test_a_run_waits_for_a_worker_of_the_version_of_its_call(url: str) -> 
     assert notices == ["This waits for a process with version '1' of the tools' code."]
 
 
-async def test_code_that_takes_the_same_way_goes_on_with_the_run(url: str) -> None:
+async def test_code_of_another_version_continues_a_run_that_does_not_differ(url: str) -> None:
     engine = InProcessEngine()
     async with at_version(url, engine, book_1, "1") as old:
         asked = await run(old, message("/book"))
@@ -77,7 +77,7 @@ async def test_a_run_that_waits_for_a_version_is_stopped_by_any_process(url: str
     assert DONE == ["reserved"]
 
 
-async def test_a_run_that_is_called_for_again_is_tried_by_any_worker(url: str) -> None:
+async def test_any_worker_tries_a_run_that_is_retried(url: str) -> None:
     """The worker's code may run the same way under another version."""
     async with waiting_for_version_1(url, partial(at_version, url, InProcessEngine())):
         pass
@@ -89,7 +89,7 @@ async def test_a_run_that_is_called_for_again_is_tried_by_any_worker(url: str) -
     assert DONE == ["reserved", "charged"]
 
 
-async def test_a_call_that_is_undone_on_request_lets_its_conversation_go_on(
+async def test_a_conversation_continues_when_its_call_is_undone_on_request(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with waiting_for_version_1(url, partial(at_version, url, InProcessEngine())):

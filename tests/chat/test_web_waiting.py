@@ -78,7 +78,7 @@ async def test_answers_of_which_one_does_not_fit_are_all_refused() -> None:
         assert len((await client.get("/threads/t1/pending")).json()) == 2
 
 
-async def test_a_turn_that_was_cut_off_goes_on_by_itself() -> None:
+async def test_an_interrupted_turn_continues_by_itself() -> None:
     """Its process died after it had acknowledged the last answer."""
     trees, store, model = MemoryTrees(), Modelled(), MockModel(decide)
     agent = Agent(trees, model, tools=[both], capabilities=Capabilities(), calls=store)

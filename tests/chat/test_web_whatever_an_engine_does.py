@@ -156,7 +156,7 @@ async def _stop(conversation: Conversation, working: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("number", range(times(3, gate=1)))
-async def test_conversations_come_to_the_same_whatever_the_engine_does(
+async def test_conversations_have_the_same_outcome_under_every_engine(
     tmp_path: Path, number: int
 ) -> None:
     calm_clock, clock = ManualClock(), ManualClock()

@@ -70,7 +70,7 @@ async def test_a_reply_that_was_cut_off_is_given_again(url: str) -> None:
     assert said(shown) == "You You said hello."
 
 
-async def test_a_run_whose_worker_ends_goes_on_in_another(url: str) -> None:
+async def test_a_run_continues_in_another_worker_when_its_worker_ends(url: str) -> None:
     """The incomplete reply is not stored: the next worker asks the model again."""
     held = Held()
     async with process(url, replies=held.model()) as one:
@@ -112,7 +112,7 @@ async def test_tools_that_were_cut_off_run_in_another_process(url: str) -> None:
         assert (await ended(worker))[-1]["type"] == "RUN_FINISHED"
 
 
-async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:
+async def test_a_run_that_was_never_stored_releases_its_thread(url: str) -> None:
     """Its process died before the run had started, when the process had the thread already."""
     engine = (
         InProcessEngine()
@@ -139,7 +139,7 @@ def test_a_message_and_the_front_end_are_the_input_of_their_run(at: Any) -> None
     assert (message_in(nothing), front_end_in(nothing)) == (None, FrontEnd())
 
 
-async def test_the_engine_that_cannot_be_reached_costs_time_only(url: str) -> None:
+async def test_an_unreachable_engine_only_delays_runs(url: str) -> None:
     engine = InProcessEngine()
     async with process(url, engine=engine, concurrency=None) as front:
         await engine.close()
@@ -150,7 +150,7 @@ async def test_the_engine_that_cannot_be_reached_costs_time_only(url: str) -> No
         assert said(await ended(worker)) == "You said hello."
 
 
-async def test_a_run_that_waits_for_its_turn_in_a_process_goes_on_in_another(url: str) -> None:
+async def test_a_run_that_waits_in_one_process_continues_in_another(url: str) -> None:
     held = Held()
     async with process(url, concurrency=1, replies=held.model()) as one:
         await accepted(one, message("hello"))

@@ -163,15 +163,15 @@ def terminal(
         env=merged,
         start_new_session=True,
     ) as process:
-        person = Terminal(master, process, size)
+        user = Terminal(master, process, size)
         try:
-            yield person
+            yield user
             os.close(slave)
-            ended = person.status() if whole else process.wait(PATIENCE)
+            ended = user.status() if whole else process.wait(PATIENCE)
         except BaseException:  # otherwise a failure would wait for a command that waits for a key
             process.kill()
             raise
-    after = person.modes()
+    after = user.modes()
     os.close(master)
     assert ended == status
     assert (

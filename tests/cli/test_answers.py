@@ -10,7 +10,7 @@ from anabranch.models import ScriptedModel
 STEP = "book/pay#2/confirm.1"
 
 
-def test_a_step_goes_by_its_id_its_attempts_and_its_key() -> None:
+def test_an_entry_names_a_step_by_its_id_attempts_and_key() -> None:
     assert names_of(f"{STEP}~2") == {f"{STEP}~2", STEP, "confirm.1", "confirm"}
     assert names_of("user_name") == {"user_name"}
     assert names_of("") == set()

@@ -95,7 +95,7 @@ def test_a_typed_name_is_refused_when_it_is_no_parameter() -> None:
     assert read_arguments(["x=1"], '{"y": 5}', schema_of(int)) == {"x": 1, "y": 5}
 
 
-def test_pairs_go_over_json() -> None:
+def test_pairs_override_json() -> None:
     given = read_arguments(["x=5"], '{"x": 1, "y": 2}', schema_of(int))
     assert given == {"x": 5, "y": 2}
 

@@ -33,7 +33,7 @@ def has(app: Browser, words: str) -> bool:
     return words in details(app)
 
 
-async def test_it_begins_at_the_head_with_everything_expanded() -> None:
+async def test_the_browser_starts_at_the_head_with_everything_expanded() -> None:
     app = Browser(await forked())
     async with browsing(app):
         assert "You said: (self-prompt): two" in details(app)
@@ -52,7 +52,7 @@ async def test_it_begins_at_the_head_with_everything_expanded() -> None:
         ]
 
 
-async def test_a_smaller_window_has_all_of_it() -> None:
+async def test_a_smaller_window_fits_every_widget() -> None:
     app = Browser(await forked())
 
     def fits() -> bool:
@@ -161,15 +161,15 @@ def test_without_a_terminal_there_is_no_browsing(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("thread")
-def test_at_a_terminal_it_is_left_and_the_terminal_is_as_it_was() -> None:
-    with terminal("browse", "t", status=130, whole=True) as person:
-        person.wait_until(lambda screen: "user  hello" in screen and "Continue" in screen)
-        person.store("browse")
-        person.type(CTRL_C)
-        person.wait_for("anabranch: cancelled")
+def test_quitting_the_browser_restores_the_terminal() -> None:
+    with terminal("browse", "t", status=130, whole=True) as user:
+        user.wait_until(lambda screen: "user  hello" in screen and "Continue" in screen)
+        user.store("browse")
+        user.type(CTRL_C)
+        user.wait_for("anabranch: cancelled")
 
 
-def test_the_command_to_go_on_is_one_that_a_shell_takes() -> None:
+def test_the_command_to_continue_is_quoted_for_the_shell() -> None:
     assert command_for("t", "n", None) == "anabranch chat --thread t --at n"
     url = "sqlite:///a b.db"
     assert command_for("t", "n", url).endswith("--at n --store 'sqlite:///a b.db'")
@@ -181,7 +181,9 @@ def thread(desk: Desk) -> None:
 
 
 @pytest.mark.usefixtures("thread")
-def test_without_the_extra_the_error_names_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_browsing_without_the_extra_names_the_extra(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:

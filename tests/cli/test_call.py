@@ -45,12 +45,12 @@ def test_a_result_is_printed_as_json_in_every_era(call: Caller, era: str) -> Non
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_value_that_is_no_object_is_printed_as_it_is(call: Caller, era: str) -> None:
+def test_a_value_that_is_no_object_is_printed_unwrapped(call: Caller, era: str) -> None:
     assert call("count", 'words=["a", "b"]', "--era", era) == (0, 2, "")
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_questions_asked_at_once_find_their_answers_by_key(call: Caller, era: str) -> None:
+def test_simultaneous_questions_find_their_answers_by_key(call: Caller, era: str) -> None:
     answers = [{"key": "right", "cancel": True}, {"key": "left", "decline": True}]
     done = call("confirm_at_once", "--era", era, answers=answers)
     assert (done.value, done.status) == (["decline", "cancel"], 0)
@@ -152,7 +152,7 @@ def test_wrong_usage_is_reported_in_one_line_with_status_2(
     assert done.shown.count("\n") == 1
 
 
-def test_a_server_that_is_not_there_is_reported(call: Caller) -> None:
+def test_an_unreachable_server_is_reported_by_call(call: Caller) -> None:
     call.url = "http://127.0.0.1:9/mcp"
     done = call("greet")
     assert done.status == 1
@@ -165,7 +165,7 @@ def test_an_address_without_mcp_is_reported(call: Caller, url: str) -> None:
     assert (done.status, done.shown) == (1, f"anabranch: Cannot connect to {call.url}: Not Found\n")
 
 
-def test_a_call_is_shown_as_it_happens(call: Caller) -> None:
+def test_a_call_is_shown_while_it_runs(call: Caller) -> None:
     done = call("confirm", "-v", answers=[{"accept": {"ok": True}}])
     assert (done.status, done.value) == (0, ["accept"])
     assert done.shown.splitlines() == [
@@ -195,7 +195,7 @@ def test_an_answer_that_does_not_fit_is_named_with_its_question(call: Caller, er
     )
 
 
-def test_a_later_answer_that_fits_makes_up_for_one_that_does_not(call: Caller) -> None:
+def test_a_later_fitting_answer_replaces_an_unfitting_one(call: Caller) -> None:
     answers = [{"accept": {"ok": "perhaps"}}, {"accept": {"ok": True}}, {"cancel": True}]
     done = call("confirm", answers=answers)
     assert (done.status, done.value) == (0, ["accept"])

@@ -158,7 +158,7 @@ def test_the_rest_of_a_failed_call_is_undone(store: str, run: Run) -> None:
     assert (done["state"], done["undone"]) == ("failed", ["trip/reserve.1"])
 
 
-def test_a_call_that_is_continued_while_the_person_thinks_is_not_undone(
+def test_a_call_that_continues_while_the_user_confirms_is_not_undone(
     store: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = open_store(store)
@@ -185,7 +185,7 @@ def test_code_that_takes_another_way_undoes_nothing(run: Run, tmp_path: Path) ->
     assert run.value("calls", "show", "1")["state"] == "waiting"
 
 
-def test_an_undo_that_fails_is_left(
+def test_a_failing_undo_is_reported_as_remaining(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anabranch._engine.compensations.RETRY_AFTER", ())

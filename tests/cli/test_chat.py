@@ -32,7 +32,7 @@ def test_a_script_leads_a_conversation_and_stdout_carries_it_alone(desk: Desk) -
     assert {"[b1] Sunrise.", "[b2] Sunset."} <= set(shown)
 
 
-def test_a_conversation_goes_on_where_it_was_left(desk: Desk) -> None:
+def test_a_conversation_continues_at_its_last_node(desk: Desk) -> None:
     desk.chat("hello", "fork", "/fork b1")
     done = desk.lead("--thread", "t", *desk.model, lines="more\n/up\n")
     assert done.stderr.splitlines()[1:3] == ["b1 · assistant · 1 of 3 (/left, /right)", "Sunrise."]
@@ -117,7 +117,7 @@ def test_two_tools_of_one_name_are_refused(desk: Desk, tmp_path: Path) -> None:
     assert (done.returncode, "Two tools, or plugins, are called book." in done.stderr) == (2, True)
 
 
-def test_more_tools_than_the_model_takes_are_told_on_the_screen(
+def test_the_screen_reports_more_tools_than_the_model_takes(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
@@ -160,7 +160,7 @@ def begin(desk: Desk, line: str, until: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_whatever_ends_a_chat_in_the_middle_of_a_turn_the_thread_is_valid(
+def test_a_thread_is_valid_after_any_end_of_a_chat_during_a_turn(
     desk: Desk, number: signal.Signals
 ) -> None:
     with begin(desk, "hang", "[hang] waiting") as process:

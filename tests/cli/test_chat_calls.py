@@ -83,7 +83,7 @@ def test_a_tool_reads_the_messages_that_it_had_then(store: str, run: Run) -> Non
     assert (status, outcome["drift"]["at"]) == (1, "recall/elicit.1")
 
 
-def test_a_conversation_that_is_gone_is_reported_instead_of_a_drift(store: str, run: Run) -> None:
+def test_a_deleted_conversation_is_reported_instead_of_a_drift(store: str, run: Run) -> None:
     chat("I like tea.", "Recall it.", "/answer ok=true")
 
     async def delete() -> None:

@@ -42,35 +42,35 @@ def test_a_reply_is_drawn_and_wrapped_and_the_line_below_says_where_one_is(
     # The chat draws the line below the prompt only if the terminal reports its height.
     environment = {"XDG_DATA_HOME": str(tmp_path), "PROMPT_TOOLKIT_NO_CPR": "0"}
     monkeypatch.chdir(tmp_path)
-    with terminal("chat", *options, whole=True, environment=environment) as person:
-        person.wait_until(lambda screen: "model.json · t · at the beginning" in screen)
-        person.type("/hel\t")
-        person.wait_until(lambda screen: "> /help" in screen)
-        person.type("\r")
-        person.wait_until(lambda screen: "/help GROUP" in screen and "at the beginning" in screen)
-        person.store("chat-help")
-        assert len(person.screen.splitlines()) <= 24
-        person.type("/book pl\t")
-        person.wait_until(lambda screen: "/book place=" in screen)
-        person.type("Ulm\r")
-        person.wait_until(lambda screen: "Book Ulm?" in screen and "(y/N)" in screen)
-        person.type("y\r")
-        person.wait_until(lambda screen: "Ulm: accept" in screen and "main line" in screen)
-        person.type("rivers\r")
-        person.wait_until(lambda screen: "which is" in screen and "main line" in screen)
-        assert "# Rivers" not in person.screen
-        assert "**" not in person.screen
-        assert all(len(line) <= 80 for line in person.screen.splitlines())
-        assert "which is\nhow" in person.screen or "which is how" in person.screen
-        person.store("chat-markdown")
-        person.type("hang\r")
-        person.wait_until(lambda screen: "running hang" in screen)
-        person.store("chat-waiting")
-        person.type(CTRL_C)
-        person.wait_until(lambda screen: "Stopped by you." in screen and "main line" in screen)
-        person.type(CTRL_D)
-        person.wait_for("To continue: ")
-    command = person.shown.split()
+    with terminal("chat", *options, whole=True, environment=environment) as user:
+        user.wait_until(lambda screen: "model.json · t · at the beginning" in screen)
+        user.type("/hel\t")
+        user.wait_until(lambda screen: "> /help" in screen)
+        user.type("\r")
+        user.wait_until(lambda screen: "/help GROUP" in screen and "at the beginning" in screen)
+        user.store("chat-help")
+        assert len(user.screen.splitlines()) <= 24
+        user.type("/book pl\t")
+        user.wait_until(lambda screen: "/book place=" in screen)
+        user.type("Ulm\r")
+        user.wait_until(lambda screen: "Book Ulm?" in screen and "(y/N)" in screen)
+        user.type("y\r")
+        user.wait_until(lambda screen: "Ulm: accept" in screen and "main line" in screen)
+        user.type("rivers\r")
+        user.wait_until(lambda screen: "which is" in screen and "main line" in screen)
+        assert "# Rivers" not in user.screen
+        assert "**" not in user.screen
+        assert all(len(line) <= 80 for line in user.screen.splitlines())
+        assert "which is\nhow" in user.screen or "which is how" in user.screen
+        user.store("chat-markdown")
+        user.type("hang\r")
+        user.wait_until(lambda screen: "running hang" in screen)
+        user.store("chat-waiting")
+        user.type(CTRL_C)
+        user.wait_until(lambda screen: "Stopped by you." in screen and "main line" in screen)
+        user.type(CTRL_D)
+        user.wait_for("To continue: ")
+    command = user.shown.split()
     assert command[:3] == ["anabranch", "chat", TARGET]
     assert {"--store", "--model"} <= set(command)
     done = subprocess.run(
@@ -81,13 +81,13 @@ def test_a_reply_is_drawn_and_wrapped_and_the_line_below_says_where_one_is(
 
 def test_half_typed_text_is_in_the_history_after_ctrl_c(tmp_path: Path) -> None:
     environment = {"XDG_DATA_HOME": str(tmp_path)}
-    with terminal("chat", whole=True, status=130, environment=environment) as person:
-        person.wait_for(PROMPT)
-        person.type("half a sen")
-        person.wait_for("half a sen")
-        person.type(CTRL_C)
-    with terminal("chat", whole=True, status=0, environment=environment) as person:
-        person.wait_for(PROMPT)
-        person.type(UP)
-        person.wait_for("half a sen")
-        person.type("\x15" + CTRL_D)
+    with terminal("chat", whole=True, status=130, environment=environment) as user:
+        user.wait_for(PROMPT)
+        user.type("half a sen")
+        user.wait_for("half a sen")
+        user.type(CTRL_C)
+    with terminal("chat", whole=True, status=0, environment=environment) as user:
+        user.wait_for(PROMPT)
+        user.type(UP)
+        user.wait_for("half a sen")
+        user.type("\x15" + CTRL_D)

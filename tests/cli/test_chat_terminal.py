@@ -26,35 +26,35 @@ def test_a_chat_is_led_by_keyboard(tmp_path: Path) -> None:
     environment = {"XDG_DATA_HOME": str(tmp_path)}
     with terminal(
         "chat", TARGET, *options, whole=True, status=130, environment=environment
-    ) as person:
-        person.wait_for("A new thread, t.")
-        person.wait_for(PROMPT)
-        person.type("book it\r")
-        person.wait_for("Book Ulm?")
-        person.wait_for("(y/N)")
-        person.type("y\r")
-        person.wait_for("Ulm: accept")
-        person.wait_for("All right.")
-        person.wait_for(PROMPT)
-        person.type("hang on\r")
-        person.wait_for("I wait.")
-        person.wait_for("[hang] waiting")
-        person.type("\x03")
-        person.wait_for("Stopped by you. The received part is stored.")
-        person.wait_for(PROMPT)
-        person.type("/tree\r")
-        person.wait_for("I wait. [hang]  (stopped by you)  (head)")
-        person.wait_for(PROMPT)
-        person.type("\x03")
-        person.wait_for("To continue: anabranch chat")
-        person.wait_for("anabranch: cancelled")
-    with terminal("chat", *options, whole=True, environment=environment) as person:
-        person.wait_for("I wait.\r\n→ hang({})")
-        person.wait_for(PROMPT)
-        person.type("\x1b[A\r")  # the line typed last in the earlier chat
-        person.wait_for("I wait. [hang]  (stopped by you)  (head)")
-        person.wait_for(PROMPT)
-        person.type("\x04")
+    ) as user:
+        user.wait_for("A new thread, t.")
+        user.wait_for(PROMPT)
+        user.type("book it\r")
+        user.wait_for("Book Ulm?")
+        user.wait_for("(y/N)")
+        user.type("y\r")
+        user.wait_for("Ulm: accept")
+        user.wait_for("All right.")
+        user.wait_for(PROMPT)
+        user.type("hang on\r")
+        user.wait_for("I wait.")
+        user.wait_for("[hang] waiting")
+        user.type("\x03")
+        user.wait_for("Stopped by you. The received part is stored.")
+        user.wait_for(PROMPT)
+        user.type("/tree\r")
+        user.wait_for("I wait. [hang]  (stopped by you)  (head)")
+        user.wait_for(PROMPT)
+        user.type("\x03")
+        user.wait_for("To continue: anabranch chat")
+        user.wait_for("anabranch: cancelled")
+    with terminal("chat", *options, whole=True, environment=environment) as user:
+        user.wait_for("I wait.\r\n→ hang({})")
+        user.wait_for(PROMPT)
+        user.type("\x1b[A\r")  # the line typed last in the earlier chat
+        user.wait_for("I wait. [hang]  (stopped by you)  (head)")
+        user.wait_for(PROMPT)
+        user.type("\x04")
 
 
 def test_a_chat_sends_no_codes_to_a_dumb_terminal(tmp_path: Path) -> None:
@@ -65,16 +65,16 @@ def test_a_chat_sends_no_codes_to_a_dumb_terminal(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text(json.dumps(script))
     options = ["--model", f"script:{tmp_path / 'model.json'}", "--store", "memory:"]
     environment = {"XDG_DATA_HOME": str(tmp_path), "TERM": "dumb"}
-    with terminal("chat", TARGET, *options, whole=True, environment=environment) as person:
-        person.wait_for("/help lists the commands")
-        person.type("book it\n/answer ok=true\n")
-        person.wait_for("Ulm: accept")
-        person.wait_for("**All** right.")
-        person.type("/clear\n/tree\n")
-        person.wait_for("(head)")
-        person.type("\x04")
-        person.status()
-        assert b"\x1b" not in person.raw
+    with terminal("chat", TARGET, *options, whole=True, environment=environment) as user:
+        user.wait_for("/help lists the commands")
+        user.type("book it\n/answer ok=true\n")
+        user.wait_for("Ulm: accept")
+        user.wait_for("**All** right.")
+        user.type("/clear\n/tree\n")
+        user.wait_for("(head)")
+        user.type("\x04")
+        user.status()
+        assert b"\x1b" not in user.raw
 
 
 def test_a_chat_outlives_its_place_and_its_thread(
@@ -85,37 +85,37 @@ def test_a_chat_outlives_its_place_and_its_thread(
     store = ["--store", f"sqlite:///{tmp_path}/threads.db"]
     options = ["--model", f"script:{tmp_path / 'model.json'}", "--thread", "t", *store]
     environment = {"XDG_DATA_HOME": str(tmp_path)}
-    with terminal("chat", *options, whole=True, environment=environment) as person:
+    with terminal("chat", *options, whole=True, environment=environment) as user:
 
         def line(typed: str, shown: str) -> None:
-            person.wait_for(PROMPT)
-            person.type(f"{typed}\r")
-            person.wait_for(shown)
+            user.wait_for(PROMPT)
+            user.type(f"{typed}\r")
+            user.wait_for(shown)
 
         line("hello", "All right.")
         line("once more", "All right.")
-        person.wait_for(PROMPT)
+        user.wait_for(PROMPT)
         assert main(["tree", "export", "t", *store]) == 0
         last = json.loads(capsys.readouterr().out)["nodes"][-1]["id"]
         assert main(["tree", "prune", "t", last, "--yes", *store]) == 0
-        person.type("/threads\r")
-        person.wait_for("* t")
+        user.type("/threads\r")
+        user.wait_for("* t")
         line("/up", "Another chat or command deleted your place")
         line("/tree", "once more  (head)")
-        person.wait_for(PROMPT)
+        user.wait_for(PROMPT)
         assert main(["tree", "prune", "t", "--yes", *store]) == 0
-        person.type("/threads\r")
-        person.wait_for("There are no conversations yet.")
+        user.type("/threads\r")
+        user.wait_for("There are no conversations yet.")
         line("/up", "Someone deleted this conversation elsewhere.")
         line("anew", "All right.")
-        person.wait_for(PROMPT)
+        user.wait_for(PROMPT)
         with closing(sqlite3.connect(tmp_path / "threads.db")) as database:
             database.execute("ALTER TABLE anabranch_node RENAME TO elsewhere")
-        person.type("/up\r")
-        person.wait_for("error: ")
+        user.type("/up\r")
+        user.wait_for("error: ")
         line("/help up", "Go back to the answer before this one.")
-        person.wait_for(PROMPT)
-        person.type("\x04")
+        user.wait_for(PROMPT)
+        user.type("\x04")
 
 
 def test_files_are_attached_by_typing_by_tab_and_by_dropping(tmp_path: Path) -> None:
@@ -128,20 +128,20 @@ def test_files_are_attached_by_typing_by_tab_and_by_dropping(tmp_path: Path) -> 
     (tmp_path / "model.json").write_text('[{"text": "All right.", "repeat": true}]')
     options = ["--model", f"script:{tmp_path / 'model.json'}", "--thread", "t"]
     environment = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}
-    with terminal("chat", *options, whole=True, environment=environment) as person:
+    with terminal("chat", *options, whole=True, environment=environment) as user:
 
         def line(typed: str, shown: str) -> None:
-            person.wait_for(PROMPT)
-            person.type(f"{typed}\r")
-            person.wait_for(shown)
+            user.wait_for(PROMPT)
+            user.type(f"{typed}\r")
+            user.wait_for(shown)
 
-        person.wait_for(PROMPT)
-        person.type("/attach ~/my\t")
-        person.wait_until(lambda screen: screen.endswith("> /attach ~/my pics/"))
-        person.type("tw\t")
-        person.wait_until(lambda screen: screen.endswith("> /attach ~/my pics/two.png"))
-        person.type("\r")
-        person.wait_for("Attached two.png (image/png, 400 kB).")
+        user.wait_for(PROMPT)
+        user.type("/attach ~/my\t")
+        user.wait_until(lambda screen: screen.endswith("> /attach ~/my pics/"))
+        user.type("tw\t")
+        user.wait_until(lambda screen: screen.endswith("> /attach ~/my pics/two.png"))
+        user.type("\r")
+        user.wait_for("Attached two.png (image/png, 400 kB).")
         dropped = str(pictures / "one (1).png")
         for each in (" ", "(", ")"):
             dropped = dropped.replace(each, f"\\{each}")
@@ -151,5 +151,5 @@ def test_files_are_attached_by_typing_by_tab_and_by_dropping(tmp_path: Path) -> 
         line("/attach ~/big.pdf", "big.pdf is too large. A file has at most 20 MB.")
         line("Look", "All right.")
         line("/tree", "(an image: two.png, image/png, 400 kB) (an image: one (1)")
-        person.wait_for(PROMPT)
-        person.type("\x04")
+        user.wait_for(PROMPT)
+        user.type("\x04")

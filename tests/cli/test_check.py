@@ -85,7 +85,7 @@ def test_findings_are_printed_as_json_and_described_on_stderr(run: Run) -> None:
     assert shown.endswith("anabranch: 1 finding.\n")
 
 
-def test_a_person_is_shown_that_nothing_was_found(run: Run) -> None:
+def test_a_terminal_shows_that_nothing_was_found(run: Run) -> None:
     done = run.at_terminal("check", "careless.py", "right")
     assert done == (0, "[]\n", "Nothing found in the source.\n")
 

@@ -24,7 +24,9 @@ def test_a_script_completes_commands_and_options(run: Run, shell: str) -> None:
     assert all(word in script for word in ("anabranch", "inspect", "answers"))
 
 
-def test_without_a_shell_one_has_to_be_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_without_a_shell_requires_its_name(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def undetected() -> str:
         from cyclopts.completion import ShellDetectionError
 

@@ -64,7 +64,7 @@ def test_a_flag_wins_over_the_environment_over_the_project_over_the_user(
     assert configured.call("--model", "script:flag") == missing("flag")
 
 
-def test_tables_of_other_commands_are_left_alone(configured: Configured) -> None:
+def test_tables_of_other_commands_are_ignored(configured: Configured) -> None:
     configured.project.write_text(
         '[tool.anabranch.serve]\nport = 1\n[tool.anabranch.call]\nmodel = "script:x"\n'
         '[tool.other]\nmodel = "script:y"\n'

@@ -97,7 +97,7 @@ def test_keys_that_are_set_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (started.env or {})["ANABRANCH_KEYS"] == "k" * 32
 
 
-def test_an_address_is_connected_to_as_it_is() -> None:
+def test_an_address_is_not_changed_before_connecting() -> None:
     assert not isinstance(server_of(URL), StdioServerParameters)
     with pytest.raises(UsageError, match=f"{URL} is a running server with its own limits"):
         server_of(URL, Limits(max_tokens=5))

@@ -73,7 +73,7 @@ def test_a_chat_opens_one_database(databases: list[Any], tmp_path: Path) -> None
     assert len(databases) == 1
 
 
-async def test_stores_beside_another_are_closed_with_it(tmp_path: Path) -> None:
+async def test_stores_that_share_a_database_are_closed_together(tmp_path: Path) -> None:
     calls, trees = open_stores(f"sqlite:///{tmp_path}/all.db")
     memories, branches = open_memory_store(trees), open_branch_store(trees)
     await memories.close()

@@ -43,7 +43,7 @@ from anabranch import BranchContext, tool
 
 @tool
 async def ask(ctx: BranchContext) -> str:
-    "Ask the person."
+    "Ask the user."
     return (await ctx.elicit(Ok, "Ours?", key="ok")).action
 """
 
@@ -83,7 +83,7 @@ def served(target: str, *options: str) -> Generator[tuple[str, list[str]]]:
             process.wait(PATIENCE)
 
 
-def test_its_tools_are_listed_and_called(run: Run, file: str) -> None:
+def test_tools_of_a_fastmcp_server_are_listed_and_called(run: Run, file: str) -> None:
     status, out, _ = run("list", file)
     assert (status, [each["name"] for each in json.loads(out)]) == (0, ["add", "sure"])
     status, out, _ = run("inspect", file, "add")
@@ -91,7 +91,7 @@ def test_its_tools_are_listed_and_called(run: Run, file: str) -> None:
     assert run("call", file, "add", "a=2")[:2] == (0, "3\n")
 
 
-def test_it_asks_in_the_handshake_era_and_is_not_saved_from_its_own_limits(
+def test_a_fastmcp_server_asks_in_the_handshake_era_only(
     run: Run, file: str, tmp_path: Path
 ) -> None:
     answers = tmp_path / "answers.json"
@@ -107,7 +107,7 @@ def test_it_asks_in_the_handshake_era_and_is_not_saved_from_its_own_limits(
     assert (status, "This server offers no sagas. Leave out --era saga." in shown) == (2, True)
 
 
-def test_our_tools_beside_it_are_added_to_it(run: Run, both: str, tmp_path: Path) -> None:
+def test_our_tools_are_added_to_a_fastmcp_server(run: Run, both: str, tmp_path: Path) -> None:
     answers = tmp_path / "answers.json"
     answers.write_text('[{"key": "ok", "accept": {"ok": true}}]')
     for era in ("modern", "handshake", "saga"):
@@ -116,7 +116,7 @@ def test_our_tools_beside_it_are_added_to_it(run: Run, both: str, tmp_path: Path
     assert run("call", both, "add", "a=2")[:2] == (0, "3\n")
 
 
-def test_over_http_it_is_guarded_as_ours_are(run: Run, file: str) -> None:
+def test_a_fastmcp_server_over_http_requires_the_token(run: Run, file: str) -> None:
     with served(file, "--token", "t" * 16, "--max-tokens", "5") as (url, before):
         assert any(
             "FastMCP runs the tools of a FastMCP server: --store, --model" in e for e in before
@@ -148,7 +148,7 @@ def test_a_tool_that_is_never_replayed_is_not_checked(run: Run, file: str) -> No
     assert "functions of the SDK and of FastMCP are never replayed" in shown
 
 
-def test_a_chat_calls_its_tools(run: Run, file: str, tmp_path: Path) -> None:
+def test_a_chat_calls_the_tools_of_a_fastmcp_server(run: Run, file: str, tmp_path: Path) -> None:
     script = tmp_path / "lines.txt"
     script.write_text("/add a=4\n")
     done = run("chat", file, "--store", "memory:", "--script", str(script))

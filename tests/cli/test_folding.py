@@ -31,7 +31,7 @@ def recipe(*targets: str, store: str | None = None) -> ServerRecipe:
 
 
 @pytest.mark.parametrize("targets", [[], [str(ROOT / "examples" / "wizard.py")]])
-def test_a_server_offers_branches_alone_and_beside_a_target(targets: list[str]) -> None:
+def test_a_server_offers_branches_with_and_without_a_target(targets: list[str]) -> None:
     server: Any = recipe(*targets).make_server().server
     names = list(server._tool_manager._tools)
     assert names[-4:] == BRANCH_TOOLS

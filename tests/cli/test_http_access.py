@@ -51,12 +51,12 @@ async def test_another_origin_is_refused_with_the_option_to_set() -> None:
     assert "--allowed-origin ORIGIN" in refused.text
 
 
-async def test_any_name_passes_only_if_that_is_said() -> None:
+async def test_a_wildcard_host_accepts_every_name() -> None:
     assert (await posted(Endpoint(allowed_host=["*"]), "evil.example")).status_code != 421
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "tools.example.org"])  # noqa: S104
-def test_elsewhere_than_here_takes_the_name_by_which_it_is_reached(host: str) -> None:
+def test_a_public_address_requires_an_allowed_host(host: str) -> None:
     assert not is_loopback(host)
     with pytest.raises(UsageError, match=r"--allowed-host NAME.* Give a --token, too"):
         Endpoint("http", host).check()

@@ -62,7 +62,7 @@ async def test_a_full_server_answers_health_checks_and_refuses_other_requests(
     ]
 
 
-async def test_streams_of_one_person_leave_the_server_to_the_others() -> None:
+async def test_streams_of_one_user_do_not_block_other_users() -> None:
     """The limits of ``anabranch web``: one user opens more streams than the share, of 40 requests."""
     endpoint = Endpoint("http", limit_concurrency=40)
     app = make_chat_app(MemoryTrees(), model(), [reserve], max_streams=endpoint.user_share)
@@ -88,7 +88,7 @@ async def test_streams_of_one_person_leave_the_server_to_the_others() -> None:
 
 
 @asynccontextmanager
-async def two_people(**options: Any) -> AsyncGenerator[tuple[httpx2.AsyncClient, ...]]:
+async def two_users(**options: Any) -> AsyncGenerator[tuple[httpx2.AsyncClient, ...]]:
     async def authenticate(request: Any) -> str | None:
         name: str | None = request.headers.get("x-name")
         return name
@@ -106,8 +106,8 @@ async def two_people(**options: Any) -> AsyncGenerator[tuple[httpx2.AsyncClient,
         )
 
 
-async def test_a_person_has_a_share_of_the_event_streams_until_one_ends() -> None:
-    async with two_people(max_streams=2) as (ann, bo), AsyncExitStack() as stack:
+async def test_a_user_has_a_share_of_the_event_streams_until_one_ends() -> None:
+    async with two_users(max_streams=2) as (ann, bo), AsyncExitStack() as stack:
         for each, thread in ((ann, "a"), (bo, "b")):
             await each.post("/threads", json={"id": thread})
         held = [
@@ -133,7 +133,7 @@ async def test_a_person_has_a_share_of_the_event_streams_until_one_ends() -> Non
 
 
 async def test_a_run_that_is_refused_or_followed_elsewhere_takes_no_stream() -> None:
-    async with two_people(max_streams=1) as (ann, _):
+    async with two_users(max_streams=1) as (ann, _):
         accepted = {"Accept": "application/json"}
         for number in range(3):
             refused = await ann.post("/agui", json=message("x", thread="no such id"))
@@ -145,7 +145,7 @@ async def test_a_run_that_is_refused_or_followed_elsewhere_takes_no_stream() -> 
 
 
 async def test_a_principal_has_a_share_by_default() -> None:
-    async with two_people() as (ann, _), AsyncExitStack() as stack:
+    async with two_users() as (ann, _), AsyncExitStack() as stack:
         await ann.post("/threads", json={"id": "a"})
         for _ in range(100):
             await stack.enter_async_context(ann.stream("GET", "/threads/a/events"))

@@ -55,7 +55,7 @@ async def test_a_server_that_stops_ends_the_streams_of_its_pages(
     assert "Stopping" not in capsys.readouterr().err
 
 
-async def test_requests_that_go_on_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_requests_that_continue_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     is_asked, may_end = asyncio.Event(), asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

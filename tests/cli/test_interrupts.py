@@ -26,16 +26,16 @@ from tests.patience import PATIENCE
 CHATTED = str(Path(__file__).with_name("chatted.py"))
 
 
-def ctrl_c(person: Terminal) -> None:
-    person.type(CTRL_C)
+def ctrl_c(user: Terminal) -> None:
+    user.type(CTRL_C)
 
 
-def sigterm(person: Terminal) -> None:
-    person.process.send_signal(signal.SIGTERM)
+def sigterm(user: Terminal) -> None:
+    user.process.send_signal(signal.SIGTERM)
 
 
-def hang_up(person: Terminal) -> None:
-    person.process.send_signal(signal.SIGHUP)
+def hang_up(user: Terminal) -> None:
+    user.process.send_signal(signal.SIGHUP)
 
 
 @pytest.fixture(scope="module")
@@ -78,31 +78,31 @@ def test_a_running_server_undoes_an_interrupted_call_of_the_handshake_era(
     status: int,
 ) -> None:
     command = ["call", stopped_url, tool, f"notes={notes.path}", "--era", "handshake"]
-    with terminal(*command, whole=True, status=status) as person:
-        person.wait_for(sign)
-        leave(person)
-        person.wait_for("anabranch: ")
-    assert "Traceback" not in person.screen
+    with terminal(*command, whole=True, status=status) as user:
+        user.wait_for(sign)
+        leave(user)
+        user.wait_for("anabranch: ")
+    assert "Traceback" not in user.screen
     notes.wait_for("done\nundone\n")
 
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])
 def test_a_server_started_for_a_call_undoes_it_and_says_nothing(notes: Notes, era: str) -> None:
     command = ["call", STOPPED, "wait", f"notes={notes.path}", "--era", era]
-    with terminal(*command, whole=True, status=143) as person:
-        person.wait_for("waiting")
-        sigterm(person)
-        person.wait_for("anabranch: terminated")
-    assert person.shown.strip() == ""
+    with terminal(*command, whole=True, status=143) as user:
+        user.wait_for("waiting")
+        sigterm(user)
+        user.wait_for("anabranch: terminated")
+    assert user.shown.strip() == ""
     notes.wait_for("done\nundone\n")
 
 
 def test_nor_does_it_say_anything_when_its_client_is_killed(notes: Notes) -> None:
     command = ["call", STOPPED, "wait", f"notes={notes.path}", "--era", "handshake"]
-    with terminal(*command, whole=True, status=-signal.SIGKILL) as person:
-        person.wait_for("waiting")
-        person.process.kill()
-    assert person.shown.strip() == ""
+    with terminal(*command, whole=True, status=-signal.SIGKILL) as user:
+        user.wait_for("waiting")
+        user.process.kill()
+    assert user.shown.strip() == ""
     notes.wait_for("done\nundone\n")
 
 
@@ -111,38 +111,38 @@ def test_a_terminated_chat_undoes_the_effects_of_its_tool(
     tmp_path: Path, leave: Callable[[Terminal], None], status: int
 ) -> None:
     notes, environment = tmp_path / "notes", {"XDG_DATA_HOME": str(tmp_path)}
-    with terminal("chat", STOPPED, whole=True, status=status, environment=environment) as person:
-        person.wait_for(PROMPT)
-        person.type(f"/wait notes={notes}\r")
-        person.wait_for("[wait] waiting")
-        leave(person)
-        person.wait_for("anabranch: terminated")
+    with terminal("chat", STOPPED, whole=True, status=status, environment=environment) as user:
+        user.wait_for(PROMPT)
+        user.type(f"/wait notes={notes}\r")
+        user.wait_for("[wait] waiting")
+        leave(user)
+        user.wait_for("anabranch: terminated")
     assert notes.read_text() == "done\nundone\n"
 
 
 def test_a_chat_is_terminated_at_its_prompt(tmp_path: Path) -> None:
     environment = {"XDG_DATA_HOME": str(tmp_path)}
-    with terminal("chat", CHATTED, whole=True, status=143, environment=environment) as person:
-        person.wait_for(PROMPT)
-        sigterm(person)
-        person.wait_for("anabranch: terminated")
+    with terminal("chat", CHATTED, whole=True, status=143, environment=environment) as user:
+        user.wait_for(PROMPT)
+        sigterm(user)
+        user.wait_for("anabranch: terminated")
 
 
 @pytest.mark.parametrize("era", ["modern", "handshake", "saga"])
 def test_a_form_is_left_at_once(served: Path, era: str) -> None:
-    with terminal("call", str(served), "confirm", "--era", era, status=130) as person:
-        person.wait_for("(y/N)")
-        person.type(CTRL_C)
-        person.wait_for("anabranch: cancelled")
-        assert person.process.communicate()[0] == b""
+    with terminal("call", str(served), "confirm", "--era", era, status=130) as user:
+        user.wait_for("(y/N)")
+        user.type(CTRL_C)
+        user.wait_for("anabranch: cancelled")
+        assert user.process.communicate()[0] == b""
 
 
 def test_a_prompt_for_the_model_is_left(served: Path) -> None:
-    with terminal("call", str(served), "think", "about=rivers", status=130) as person:
-        person.wait_for("assistant:")
-        person.type(CTRL_C)
-        person.wait_for("anabranch: cancelled")
-    assert person.shown.strip() == ""
+    with terminal("call", str(served), "think", "about=rivers", status=130) as user:
+        user.wait_for("assistant:")
+        user.type(CTRL_C)
+        user.wait_for("anabranch: cancelled")
+    assert user.shown.strip() == ""
 
 
 async def test_a_signal_is_handled_though_it_does_not_end_the_waiting_itself() -> None:
@@ -187,13 +187,13 @@ async def test_a_prompt_restores_signal_handlers(prompt: Callable[[], Awaitable[
 
 def test_a_second_press_kills_work_that_the_first_cannot_cut_short(tmp_path: Path) -> None:
     environment = {"XDG_DATA_HOME": str(tmp_path)}
-    with terminal("chat", CHATTED, whole=True, status=130, environment=environment) as person:
-        person.wait_for(PROMPT)
-        person.type("/block\r")
-        person.wait_for("[block] blocking")
-        person.type(CTRL_C)
-        person.wait_for("Ctrl-C again kills it.")
-        person.type(CTRL_C)
+    with terminal("chat", CHATTED, whole=True, status=130, environment=environment) as user:
+        user.wait_for(PROMPT)
+        user.type("/block\r")
+        user.wait_for("[block] blocking")
+        user.type(CTRL_C)
+        user.wait_for("Ctrl-C again kills it.")
+        user.type(CTRL_C)
 
 
 def test_ctrl_c_during_the_imports_of_a_command_ends_it_quietly(

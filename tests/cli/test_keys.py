@@ -19,7 +19,7 @@ def test_keys_come_from_the_environment_newest_first(tmp_path: Path) -> None:
     assert read_keys({"ANABRANCH_KEYS": f"{NEW}, {OLD},"}, never, tmp_path) == [NEW, OLD]
 
 
-def test_the_server_of_one_call_has_a_key_of_its_own_unless_some_are_set(tmp_path: Path) -> None:
+def test_the_server_of_one_call_has_a_new_key_unless_keys_are_set(tmp_path: Path) -> None:
     of_call = {"ANABRANCH_CALL_KEY": OLD}
     assert read_keys(of_call, never, tmp_path) == [OLD]
     assert read_keys({"ANABRANCH_KEYS": NEW, **of_call}, never, tmp_path) == [NEW]
@@ -49,7 +49,7 @@ def test_a_key_of_the_file_can_be_replaced_by_hand(tmp_path: Path) -> None:
     assert oldest == before != newest
 
 
-def test_each_server_has_keys_of_its_own_from_the_file(tmp_path: Path) -> None:
+def test_each_server_derives_separate_keys_from_the_file(tmp_path: Path) -> None:
     staging, production = (read_keys({}, never, tmp_path, audience=a) for a in ("s", "p"))
     assert staging != production
     assert (tmp_path / "keys").read_text() not in staging + production

@@ -58,7 +58,7 @@ def hotel(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_people_see_one_line_for_each_tool(run: Run, hotel: str) -> None:
+def test_a_terminal_shows_one_line_for_each_tool(run: Run, hotel: str) -> None:
     assert run.at_terminal("list", hotel).out.splitlines() == [
         f"{hotel} offers 2 tools:",
         "",
@@ -69,7 +69,7 @@ def test_people_see_one_line_for_each_tool(run: Run, hotel: str) -> None:
     ]
 
 
-def test_people_see_all_that_is_known_of_a_tool(run: Run, hotel: str) -> None:
+def test_a_terminal_shows_every_fact_about_a_tool(run: Run, hotel: str) -> None:
     assert run.at_terminal("inspect", hotel, "book_hotel").out.splitlines() == [
         "book_hotel city=… [stars=3] [board=none] [note=…]",
         "  Book a hotel.",

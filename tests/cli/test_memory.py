@@ -47,7 +47,7 @@ def test_memories_are_listed_and_searched(run: Run, ids: list[str]) -> None:
     assert run.value("memory", "search", "quicksand") == []
 
 
-def test_on_a_terminal_they_are_lines(run: Run, ids: list[str]) -> None:
+def test_a_terminal_shows_one_line_for_each_memory(run: Run, ids: list[str]) -> None:
     _, out, _ = run.at_terminal("memory", "list")
     first, second, *_ = out.splitlines()
     assert first == f"{ids[1]}  0.75  project  Builds"
@@ -55,7 +55,7 @@ def test_on_a_terminal_they_are_lines(run: Run, ids: list[str]) -> None:
     assert "\x1b" not in out
 
 
-def test_one_is_shown_whole_and_forgotten(run: Run, ids: list[str]) -> None:
+def test_a_memory_is_shown_and_forgotten(run: Run, ids: list[str]) -> None:
     whole = run.value("memory", "show", ids[0])
     assert (whole["content"], whole["created_at"]) == ("Run them twice.", 1000.0)
     assert run.value("memory", "export") == [whole, run.value("memory", "show", ids[1])]

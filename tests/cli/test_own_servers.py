@@ -157,7 +157,7 @@ def test_settings_of_the_server_itself_are_used_and_reported(
     assert not_used({"ask_url"})[0].startswith("--ask-url has no effect")
 
 
-def test_workers_of_a_server_with_keys_of_its_own_process_are_refused(
+def test_workers_of_a_server_with_keys_of_one_process_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     theirs = recipe(tmp_path, THEIRS)

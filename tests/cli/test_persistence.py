@@ -108,7 +108,7 @@ def test_with_a_store_calls_can_be_continued_unless_that_is_not_wanted(
     assert ("continue_call" in tool_names(server)) is wanted
 
 
-def test_a_server_that_can_continue_calls_of_its_own_keeps_doing_so() -> None:
+def test_a_server_with_its_own_continue_call_keeps_it() -> None:
     existing: MCPServer[Any] = MCPServer("theirs")
     install(existing, loose, store="memory:")
     options = server_options([KEY], persistence=Persistence("memory:"))

@@ -34,13 +34,13 @@ NAME = ElicitRequest(
 PAY = UrlRequest(message="Please pay.", url="https://pay.example/1", elicitation_id="e1")
 
 
-def at(*, person: bool = False, **options: Any) -> tuple[Respondent, io.StringIO]:
+def at(*, present: bool = False, **options: Any) -> tuple[Respondent, io.StringIO]:
     """Return a respondent, at a terminal if a user is present; the user's keys come from a pipe."""
     shown = io.StringIO()
-    return Respondent(Console(shown, interactive=person), **options), shown
+    return Respondent(Console(shown, interactive=present), **options), shown
 
 
-async def test_without_a_person_questions_are_declined_with_a_reason() -> None:
+async def test_questions_without_a_user_are_declined_with_a_reason() -> None:
     respondent, shown = at()
     reply = await respondent.elicit(NAME, step_id="t/name.1")
     assert reply.action == "decline"
@@ -57,14 +57,14 @@ async def test_a_question_without_a_step_is_called_by_its_words() -> None:
 
 
 async def test_a_file_answers_and_the_answer_is_reported() -> None:
-    respondent, shown = at(person=True, answers=Answers([{"accept": {"name": "Ann"}}]))
+    respondent, shown = at(present=True, answers=Answers([{"accept": {"name": "Ann"}}]))
     reply = await respondent.elicit(NAME, step_id="t/name.1")
     assert reply.content == {"name": "Ann"}
     assert shown.getvalue() == 'Who are you?\n> accept {"name": "Ann"}\n'
 
 
-async def test_with_a_file_the_person_is_never_asked() -> None:
-    respondent, shown = at(person=True, answers=Answers([]))
+async def test_the_user_is_never_asked_when_a_file_answers() -> None:
+    respondent, shown = at(present=True, answers=Answers([]))
     reply = await respondent.elicit(NAME, step_id="t/name.1")
     assert reply.action == "decline"
     missing = "No answer is left for the question 't/name.1' (Who are you?): declined."
@@ -120,11 +120,11 @@ async def test_a_model_that_fails_is_reported_here_and_not_to_the_server() -> No
         (False, False, [{"decline": True}], False, False),
     ],
 )
-def test_a_capability_that_nobody_here_has_is_not_declared(
+def test_a_capability_without_user_file_or_model_is_not_declared(
     interactive: bool, model: bool, answers: list[object] | None, sampling: bool, tools: bool
 ) -> None:
     respondent, _ = at(
-        person=interactive,
+        present=interactive,
         sampler=ScriptedModel([]) if model else None,
         answers=None if answers is None else Answers(answers),
     )
@@ -132,8 +132,8 @@ def test_a_capability_that_nobody_here_has_is_not_declared(
     assert (able.sampling, able.sampling_tools, able.elicitation) == (sampling, tools, True)
 
 
-async def test_the_person_fills_forms_and_consents_to_addresses() -> None:
-    respondent, shown = at(person=True)
+async def test_the_user_fills_forms_and_consents_to_addresses() -> None:
+    respondent, shown = at(present=True)
     with answering(("name", "Ann\r"), ("Will you", "y\r")):
         named = await respondent.elicit(NAME, step_id="t/name.1")
         paid = await respondent.elicit(PAY, step_id="t/url.1")
@@ -142,8 +142,8 @@ async def test_the_person_fills_forms_and_consents_to_addresses() -> None:
     assert "Please pay.\n  https://pay.example/1\n" in shown.getvalue()
 
 
-async def test_the_person_answers_in_the_place_of_a_model() -> None:
-    respondent, shown = at(person=True)
+async def test_the_user_answers_in_place_of_a_model() -> None:
+    respondent, shown = at(present=True)
     image = ImageBlock(data="aGk=", mime_type="image/png")
     request = SampleRequest(
         system_prompt="Be brief.",
@@ -159,13 +159,13 @@ async def test_the_person_answers_in_the_place_of_a_model() -> None:
 
 
 async def test_a_user_silent_for_the_model_is_an_error() -> None:
-    respondent, _ = at(person=True)
+    respondent, _ = at(present=True)
     with pytest.raises(AnswerError, match="the user did not answer"):
         await typing(CTRL_D, lambda: respondent.sample(ASKED, step_id="t/sample.1"))
 
 
-async def test_questions_that_come_at_once_are_shown_one_at_a_time() -> None:
-    respondent, shown = at(person=True)
+async def test_simultaneous_questions_are_shown_one_at_a_time() -> None:
+    respondent, shown = at(present=True)
     replies: list[object] = []
 
     async def ask(message: str) -> None:
@@ -187,7 +187,7 @@ async def test_questions_that_come_at_once_are_shown_one_at_a_time() -> None:
 
 
 async def test_lines_wait_until_the_question_on_the_screen_is_answered() -> None:
-    respondent, shown = at(person=True)
+    respondent, shown = at(present=True)
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(respondent.elicit, NAME)
@@ -249,7 +249,7 @@ FILLED = [("name", "Ann\r"), ("nights", "9\r"), ("late", "y\r")]
 async def test_fields_that_did_not_fit_are_asked_again_and_the_others_stay(
     reason: str, keys: list[tuple[str, str]], content: object
 ) -> None:
-    respondent, _ = at(person=True)
+    respondent, _ = at(present=True)
     again = TRIP.model_copy(
         update={"message": f"Where to?\n\n(The last answer did not fit: {reason}.)"}
     )
@@ -259,7 +259,7 @@ async def test_fields_that_did_not_fit_are_asked_again_and_the_others_stay(
 
 
 async def test_words_like_those_of_a_repetition_do_not_fill_a_form() -> None:
-    respondent, _ = at(person=True)
+    respondent, _ = at(present=True)
     message = "Where to?\n\n(The last answer did not fit: nights: No.)"
     with answering(*FILLED):
         reply = await respondent.elicit(TRIP.model_copy(update={"message": message}))

@@ -59,7 +59,7 @@ async def stop_during(
         (MODERN, signal.SIGTERM, ("--workers", "2")),
     ],
 )
-async def test_over_http_effects_of_calls_are_undone(
+async def test_a_stopped_http_server_undoes_the_effects_of_calls(
     tmp_path: Path, mode: str, number: int, more: tuple[str, ...]
 ) -> None:
     with started(*SERVE, TARGET, *more) as server:
@@ -70,7 +70,7 @@ async def test_over_http_effects_of_calls_are_undone(
     assert "Traceback" not in shown
 
 
-async def test_the_grace_is_an_option_and_its_end_is_the_end(tmp_path: Path) -> None:
+async def test_a_server_stops_at_the_end_of_the_grace_option(tmp_path: Path) -> None:
     with started(*SERVE, TARGET, "--grace", "0.5") as server:
         status, shown = await stop_during(
             server, signal.SIGTERM, MODERN, "wait_in_undo", tmp_path / "notes"
@@ -81,7 +81,9 @@ async def test_the_grace_is_an_option_and_its_end_is_the_end(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("era", "number"), [(MODERN, signal.SIGINT), (HANDSHAKE, signal.SIGTERM)])
-def test_over_stdio_effects_of_calls_are_undone(tmp_path: Path, era: str, number: int) -> None:
+def test_a_stopped_stdio_server_undoes_the_effects_of_calls(
+    tmp_path: Path, era: str, number: int
+) -> None:
     with started(*STDIO) as server:
         shown = stop_over_stdio(server, era, number, tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "done\nundone\n"

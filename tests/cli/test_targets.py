@@ -56,7 +56,7 @@ def test_a_file_or_module_offers_every_tool_once(target: str) -> None:
     assert names(load([target])) == ["first", "second"]
 
 
-def test_an_absolute_path_will_do_and_neighbours_can_be_imported(tmp_path: Path) -> None:
+def test_a_target_can_be_an_absolute_path_and_import_its_neighbours(tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     (folder / "neighbour_of_target.py").write_text(TOOLS)
@@ -206,7 +206,7 @@ def test_tools_are_added_to_the_server_that_is_there() -> None:
     assert tool_names(server) == ["own", "loose"]
 
 
-def test_a_tool_that_the_server_has_already_is_served_as_it_is() -> None:
+def test_a_tool_that_the_server_already_has_is_served_unchanged() -> None:
     from anabranch.mcp import create_server
 
     theirs = create_server("theirs", [loose])

@@ -167,20 +167,22 @@ async def test_the_line_of_a_library_that_raised_it_is_shown(tools: ModuleType) 
     assert places == ["below", "parse", "raw_decode"]
 
 
-async def test_causes_are_treated_alike(tools: ModuleType) -> None:
+async def test_causes_are_shortened_alike(tools: ModuleType) -> None:
     lines = await shown(tools, "caused")
     places = [line.split(", in ")[1] for line in lines if line.startswith("  File")]
     assert places == ["caused", "parse", "raw_decode", "caused"]
     assert "LookupError: no offer" in lines
 
 
-async def test_members_of_a_group_are_treated_alike(tools: ModuleType) -> None:
+async def test_members_of_a_group_are_shortened_alike(tools: ModuleType) -> None:
     lines = await shown(tools, "several")
     places = [line.split(", in ")[1] for line in lines if "  File" in line]
     assert places == ["several", "parse", "raw_decode", "several", "several", "parse", "raw_decode"]
 
 
-async def test_all_are_shown_on_request(tools: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_frames_are_shown_on_request(
+    tools: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few = await shown(tools, "inside")
     monkeypatch.setenv(FULL, "full")
     every = await shown(tools, "inside")
@@ -188,7 +190,7 @@ async def test_all_are_shown_on_request(tools: ModuleType, monkeypatch: pytest.M
     assert every[-1] == "KeyError: 'x'"
 
 
-def test_without_an_authors_frame_all_are_shown() -> None:
+def test_all_frames_are_shown_without_an_authors_frame() -> None:
     with pytest.raises(ValueError, match="Expecting") as raised:
         json.loads("{")
     last = raised.value.__traceback__

@@ -87,7 +87,7 @@ def test_messages_equal_the_request_to_a_provider(run: Run, store: str) -> None:
     assert messages[2]["content"][0]["tool_use_id"] == "use"
 
 
-def test_a_label_is_given_moved_and_taken_away(run: Run, store: str) -> None:
+def test_a_label_is_set_moved_and_removed(run: Run, store: str) -> None:
     assert run.value("tree", "label", "trip", "b2", "best") == {**SAMPLE.refs, "best": "linz"}
     assert run.value("tree", "label", "trip", "best", "good") == {
         "best": "linz",
@@ -136,15 +136,15 @@ def test_without_a_terminal_and_without_yes_nothing_is_pruned(
 
 def test_prune_names_the_nodes_to_delete_and_asks(run: Run, store: str) -> None:
     for key, outcome in (("n", 1), ("y", 0)):
-        with terminal("tree", "prune", "trip", "b2", "--store", store, status=outcome) as person:
-            person.wait_for("from trip (A trip): 3 nodes; the branches b2, b2.1.")
-            person.wait_for("Delete it?")
-            person.type(f"{key}\r")
+        with terminal("tree", "prune", "trip", "b2", "--store", store, status=outcome) as user:
+            user.wait_for("from trip (A trip): 3 nodes; the branches b2, b2.1.")
+            user.wait_for("Delete it?")
+            user.type(f"{key}\r")
         left = len(run.value("tree", "export", "trip")["nodes"])
         assert left == (10 if outcome else 7)
 
 
-def test_people_are_shown_a_table_and_short_ids_lead_back(run: Run, store: str) -> None:
+def test_a_terminal_shows_a_table_with_short_ids_that_commands_accept(run: Run, store: str) -> None:
     long = ["thread_abcde1234567", "thread_abcdf1234567"]
 
     async def add() -> None:
@@ -157,11 +157,9 @@ def test_people_are_shown_a_table_and_short_ids_lead_back(run: Run, store: str) 
         await trees.close()
 
     asyncio.run(add())
-    with terminal(
-        "tree", "list", "--store", store, whole=True, environment={"TZ": "UTC"}
-    ) as person:
-        person.wait_for("abcdf  1971-01-02 00:00  Day 1")
-        person.wait_for("abcde  1971-01-01 00:00  Day 0")
+    with terminal("tree", "list", "--store", store, whole=True, environment={"TZ": "UTC"}) as user:
+        user.wait_for("abcdf  1971-01-02 00:00  Day 1")
+        user.wait_for("abcde  1971-01-01 00:00  Day 0")
     assert "user       xyzuv  Hi\n" in run("tree", "show", "abcde")[1]
     assert run.value("tree", "messages", "xyzuv") == run.value(
         "tree", "messages", "node_xyzuv1234567"
@@ -171,7 +169,7 @@ def test_people_are_shown_a_table_and_short_ids_lead_back(run: Run, store: str) 
     assert run.value("tree", "unlabel", "abcde", "best") == {}
 
 
-def test_the_last_node_is_where_the_latest_thread_was_left(store: str, run: Run) -> None:
+def test_last_names_the_last_node_of_the_latest_thread(store: str, run: Run) -> None:
     async def leave() -> None:
         trees = open_tree_store(store)
         await trees.create_thread(Thread("new", 1e9))
@@ -232,7 +230,7 @@ def test_an_error_is_reported_in_one_line(
     assert err.count("\n") == 1
 
 
-def test_a_file_that_is_no_store_is_reported_and_left_as_it_is(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_no_store_is_reported_and_not_changed(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("Dear diary, " * 100)
 

@@ -64,7 +64,7 @@ def test_the_output_of_a_server_over_stdio_is_on_stderr_after_one_warning(loud: 
     ]
 
 
-def test_a_reader_that_has_had_enough_ends_the_command_quietly(loud: str) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(loud: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -120,7 +120,7 @@ def test_help_names_every_command(run: Run, arguments: list[str]) -> None:
     assert all(command in out for command in ("serve", "call", "check", "demo", "tree"))
 
 
-def test_an_unreachable_store_is_reported_at_once(run: Run, served: Path, tmp_path: Path) -> None:
+def test_an_unreachable_store_is_reported(run: Run, served: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     status, out, shown = run("serve", str(served), "--store", f"sqlite:///{tmp_path}/file/calls.db")
     assert (status, out) == (1, "")

@@ -46,19 +46,19 @@ def test_a_token_that_was_given_is_never_shown(by_variable: bool) -> None:
     assert TOKEN not in first + said + out
 
 
-def test_one_that_it_makes_is_shown_at_a_terminal() -> None:
-    with terminal(*WEB, "--host", ANY, "--allowed-host", "localhost", whole=True) as person:
+def test_a_generated_token_is_shown_at_a_terminal() -> None:
+    with terminal(*WEB, "--host", ANY, "--allowed-host", "localhost", whole=True) as user:
         shown = r"The chat is at\s+http://0\.0\.0\.0:(\d+)/\?token=([\w-]{43})\s"
-        person.wait_until(lambda screen: re.search(shown, screen + "\n"))
-        [(port, token)] = re.findall(shown, person.screen + "\n")
+        user.wait_until(lambda screen: re.search(shown, screen + "\n"))
+        [(port, token)] = re.findall(shown, user.screen + "\n")
         with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
             assert client.get("/threads").status_code == 401
             bearer = {"Authorization": f"Bearer {token}"}
             assert client.get("/threads", headers=bearer).status_code == 200
-        person.type(CTRL_C)
+        user.type(CTRL_C)
 
 
-def test_none_is_made_where_no_one_would_see_it(
+def test_no_token_is_generated_without_a_terminal(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main([*WEB, "--host", ANY]) == 2

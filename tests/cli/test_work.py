@@ -68,7 +68,7 @@ def test_open_work_is_listed(run: Run) -> None:
     assert run.value("work", "show", "runs") == found[2]
 
 
-def test_a_worker_is_called_for_waiting_and_cut_off_runs(url: str, run: Run) -> None:
+def test_retry_wakes_a_worker_for_waiting_and_interrupted_runs(url: str, run: Run) -> None:
     for thread, attempt in {"waits": 0, "died": 1}.items():
         assert run.value("work", "retry", thread) is None
         turn = turn_of(url, thread)
@@ -151,7 +151,7 @@ def deadlines(url: str) -> dict[str, float]:
 
 
 @pytest.mark.usefixtures("calls")
-def test_calls_whose_undos_are_left_are_listed(run: Run) -> None:
+def test_calls_with_remaining_undos_are_listed(run: Run) -> None:
     found = run.value("work", "list")
     assert {each["call"]: each["state"] for each in found} == {
         "tried": "undos left",
@@ -168,7 +168,7 @@ def test_calls_whose_undos_are_left_are_listed(run: Run) -> None:
     }
 
 
-def test_undos_that_are_left_are_brought_forward_and_nothing_else(calls: str, run: Run) -> None:
+def test_retry_brings_forward_only_remaining_undos(calls: str, run: Run) -> None:
     before = deadlines(calls)
     assert run.value("work", "retry", "tried") is None
     assert deadlines(calls)["tried"] < FAR

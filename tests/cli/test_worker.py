@@ -38,7 +38,7 @@ def test_a_worker_offers_the_tools_that_are_chosen(
         ("postgresql://host/other?sslmode=disable&schema=shop", "other", "shop"),
     ],
 )
-def test_applications_that_share_a_database_have_schemas_of_their_own(
+def test_applications_that_share_a_database_have_separate_schemas(
     name: str, database: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[tuple[str | None, str]] = []

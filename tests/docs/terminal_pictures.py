@@ -41,18 +41,18 @@ SMALL = Size()
 def at_work(folder: Path, *arguments: str, size: Size = SMALL) -> Generator[Terminal]:
     """Run ``anabranch`` with ``arguments`` in ``folder``, at a terminal whose first line is the command."""
     colours = {"TERM": "xterm-256color"}
-    with terminal(*arguments, whole=True, environment=colours, folder=folder, size=size) as person:
-        person.begin(" ".join(["$ anabranch", *arguments]))
-        yield person
+    with terminal(*arguments, whole=True, environment=colours, folder=folder, size=size) as user:
+        user.begin(" ".join(["$ anabranch", *arguments]))
+        yield user
 
 
-def draw(person: Terminal, title: str) -> str:
+def draw(user: Terminal, title: str) -> str:
     """Return the screen as SVG."""
     console = Console(
-        record=True, width=person.drawn.columns, file=io.StringIO(), force_terminal=True
+        record=True, width=user.drawn.columns, file=io.StringIO(), force_terminal=True
     )
-    for row, shown in enumerate(person.screen.split("\n")):
-        line = person.drawn.buffer[row]
+    for row, shown in enumerate(user.screen.split("\n")):
+        line = user.drawn.buffer[row]
         alike = groupby((line[column] for column in range(len(shown))), _style)
         pieces = [("".join(char.data for char in chars), style) for style, chars in alike]
         console.print(Text.assemble(*pieces), overflow="crop", no_wrap=True)
@@ -82,35 +82,35 @@ def _color(name: str) -> str | None:
 
 def refund(folder: Path) -> Terminal:
     """The README's tool: the user approves a refund in a form."""
-    with at_work(folder, "call", "refund.py", "refund", "order=A1", "amount=20") as person:
-        person.wait_for("approve")
-        person.type("y\r")
-    return person
+    with at_work(folder, "call", "refund.py", "refund", "order=A1", "amount=20") as user:
+        user.wait_for("approve")
+        user.type("y\r")
+    return user
 
 
 def call(folder: Path) -> Terminal:
     """A tool whose question is a form, and whose model is the user."""
-    with at_work(folder, "call", "wizard.py", "plan_trip", "days=2") as person:
-        person.wait_for("city:")
-        person.type("Vienna\r")
-        person.wait_for("assistant:")
-        person.type("Walk the Ring.\r")
-    return person
+    with at_work(folder, "call", "wizard.py", "plan_trip", "days=2") as user:
+        user.wait_for("city:")
+        user.type("Vienna\r")
+        user.wait_for("assistant:")
+        user.type("Walk the Ring.\r")
+    return user
 
 
 def demo(folder: Path) -> Terminal:
     """The demonstration, with the first card picked."""
-    with at_work(folder, "demo", size=Size(112, 72)) as person:
-        person.wait_for("Card number")
-        person.type("3\r")
-    return person
+    with at_work(folder, "demo", size=Size(112, 72)) as user:
+        user.wait_for("Card number")
+        user.type("3\r")
+    return user
 
 
 def inspect(folder: Path) -> Terminal:
     """The facts about a tool that ``anabranch inspect`` shows before a call."""
-    with at_work(folder, "inspect", "book_flight.py") as person:
+    with at_work(folder, "inspect", "book_flight.py") as user:
         pass
-    return person
+    return user
 
 
 SCENES = {
@@ -126,8 +126,8 @@ def main() -> None:
     for name, scene in SCENES.items():
         folder = Path(tempfile.mkdtemp())
         try:
-            person = scene(workplace(folder))
-            (PICTURES / f"{name}.svg").write_text(draw(person, "anabranch"), encoding="utf-8")
+            user = scene(workplace(folder))
+            (PICTURES / f"{name}.svg").write_text(draw(user, "anabranch"), encoding="utf-8")
         finally:
             shutil.rmtree(folder)
 

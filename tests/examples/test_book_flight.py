@@ -40,7 +40,7 @@ def replies(request: SampleRequest) -> str | Mapping[str, Any]:
     return {"content": [use], "stop_reason": "toolUse"}
 
 
-def person(message: str) -> Mapping[str, Any]:
+def user(message: str) -> Mapping[str, Any]:
     if "Book it?" in message:
         return {"ok": True}
     if message == "Anything else?":
@@ -129,7 +129,7 @@ async def test_it_runs_over_either_era_of_mcp(era: str) -> None:
         said = model(prompt_of(asked))
         return say(said) if isinstance(said, str) else use_tool(asked.tools[0].name, **said)
 
-    answers = Answers(lambda asked: accept(**person(asked.message)), reply)
+    answers = Answers(lambda asked: accept(**user(asked.message)), reply)
     async with connected(serving(book_flight), era, answers) as client:
         result = await client.call_tool("book_flight", {"destination": "Lima", "pay_online": True})
     assert not result.is_error, result.content

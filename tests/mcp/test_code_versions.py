@@ -47,10 +47,10 @@ async def call(client: Client, state: str | None = None) -> Any:
 
 
 async def test_a_client_sends_its_request_again_after_reaching_other_code() -> None:
-    store, person = Modelled(), Answers(lambda _: accept(n=1))
+    store, user = Modelled(), Answers(lambda _: accept(n=1))
     async with (
-        connected(server(book_1, "1", store), MODERN, person) as old,
-        connected(server(book_2, "2", store), MODERN, person) as new,
+        connected(server(book_1, "1", store), MODERN, user) as old,
+        connected(server(book_2, "2", store), MODERN, user) as new,
     ):
         asked = await call(old)
         refused = await call(new, asked.request_state)

@@ -47,7 +47,7 @@ EDGES = {
     "live saga": (HANDSHAKE, "tools/callSaga"),
     "live": (HANDSHAKE, "tools/call"),
 }
-PERSON = Answers(lambda _: accept(ok=True))
+USER = Answers(lambda _: accept(ok=True))
 
 
 def first(key: object, name: str = "book", **arguments: Any) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def text_in(reply: Mapping[str, Any]) -> Any:
 async def test_a_repeated_first_request_is_the_same_call(make: Any, edge: str) -> None:
     era, method = EDGES[edge]
     keys: list[str] = []
-    async with connected(served(keys, make), era, PERSON) as client:
+    async with connected(served(keys, make), era, USER) as client:
         replies = [await raw(client, method, first("k-1")) for _ in range(2)]
         assert text_in(replies[0])
         assert text_in(replies[0]) == text_in(replies[1])
@@ -81,7 +81,7 @@ async def test_the_key_of_another_request_is_refused_and_nothing_is_run(
 ) -> None:
     era, method = EDGES[edge]
     keys: list[str] = []
-    async with connected(served(keys), era, PERSON) as client:
+    async with connected(served(keys), era, USER) as client:
         await raw(client, method, first("k-1"))
         with pytest.raises(MCPError, match="another request has used it") as refused:
             await raw(client, method, first("k-1", **other))
@@ -94,7 +94,7 @@ async def test_the_key_of_another_request_is_refused_and_nothing_is_run(
 
 async def test_a_key_of_one_edge_is_refused_at_another_that_cannot_repeat_its_reply() -> None:
     keys: list[str] = []
-    async with connected(served(keys), MODERN, PERSON) as client:
+    async with connected(served(keys), MODERN, USER) as client:
         await raw(client, "tools/call", first("k-1"))
         with pytest.raises(MCPError, match="another kind of request"):
             await raw(client, "tools/callSaga", first("k-1"))
@@ -108,7 +108,7 @@ NO_KEYS: list[object] = ["", "x" * 256, "two words", "é", "new\nline", 7, None,
 async def test_an_invalid_key_is_refused(edge: str) -> None:
     era, method = EDGES[edge]
     keys: list[str] = []
-    async with connected(served(keys), era, PERSON) as client:
+    async with connected(served(keys), era, USER) as client:
         for key in NO_KEYS:
             with pytest.raises(MCPError, match="1 to 255 visible ASCII characters") as refused:
                 await raw(client, method, first(key))
@@ -121,7 +121,7 @@ async def test_a_key_belongs_to_its_caller() -> None:
     server = served(keys)
     for caller in ("ada", "bob", "ada"):
         with signed_in(caller):
-            async with connected(server, MODERN, PERSON) as client:
+            async with connected(server, MODERN, USER) as client:
                 await raw(client, "tools/call", first("k-1"))
     assert len(keys) == 2
     assert len(set(keys)) == 2
@@ -131,7 +131,7 @@ async def test_a_key_belongs_to_its_caller() -> None:
 async def test_the_key_of_a_service_names_the_call_also_without_a_store(store: Any) -> None:
     """Without a store the effect runs again, under the same key, so that the service recognises it."""
     keys: list[str] = []
-    async with connected(served(keys, store=store), MODERN, PERSON) as client:
+    async with connected(served(keys, store=store), MODERN, USER) as client:
         for seat in (1, 1) if store else (1, 1, 2):
             await raw(client, "tools/call", first("k-1", seat=seat))
     assert len(keys) == (1 if store else 3)
@@ -140,7 +140,7 @@ async def test_the_key_of_a_service_names_the_call_also_without_a_store(store: A
 
 async def test_later_rounds_carry_their_state_and_need_no_key() -> None:
     keys: list[str] = []
-    async with connected(served(keys), MODERN, PERSON) as client:
+    async with connected(served(keys), MODERN, USER) as client:
         asked = await raw(client, "tools/call", first("k-1"))
         answers = {"book/elicit.1": {"action": "accept", "content": {"ok": True}}}
         later = {"requestState": asked["requestState"], "inputResponses": answers}
@@ -188,7 +188,7 @@ async def test_the_header_names_the_key_as_meta_does() -> None:
 async def test_a_tool_says_whether_its_calls_are_repeated() -> None:
     servers = ((served([]), True), (served([], on_fastmcp), True), (served([], store=None), None))
     for server, takes in servers:
-        async with connected(server, MODERN, PERSON) as client:
+        async with connected(server, MODERN, USER) as client:
             listed = (await client.list_tools()).tools
         assert [(t.meta or {}).get(TAKES) for t in listed if t.name == "book"] == [takes]
 

@@ -154,14 +154,14 @@ async def test_an_answer_of_another_kind_is_asked_again() -> None:
             return message.model_copy(update={"result": next(results)})
         return message
 
-    person = Answers(lambda _: DECLINE)
+    user = Answers(lambda _: DECLINE)
     async with (
         http(serving(ask)) as url,
-        connected(meddling(url, alter), HANDSHAKE, person) as client,
+        connected(meddling(url, alter), HANDSHAKE, user) as client,
     ):
         result = await client.call_tool("ask")
     assert text_of(result) == "decline"
-    assert len(person.asked) == 3
+    assert len(user.asked) == 3
 
 
 async def test_a_client_that_only_gives_answers_of_another_kind_fails_the_step() -> None:

@@ -75,49 +75,49 @@ async def settled() -> None:
 
 async def test_a_client_whose_timeout_restarts_at_progress_waits_as_long_as_needed() -> None:
     clock = ManualClock()
-    person = Thinking(clock)
-    answers = Answers(person.elicit)
+    user = Thinking(clock)
+    answers = Answers(user.elicit)
     async with connected(serving(ask, clock=clock), HANDSHAKE, answers) as client:
-        call = asyncio.create_task(client.call_tool("ask", progress_callback=person.on_progress))
-        await person.think(300)
-        person.answer.set()
+        call = asyncio.create_task(client.call_tool("ask", progress_callback=user.on_progress))
+        await user.think(300)
+        user.answer.set()
         assert text_of(await call) == "accept"
-        numbers = [progress for progress, *_ in person.progress]
+        numbers = [progress for progress, *_ in user.progress]
         assert numbers == sorted(set(numbers))  # as the protocol requires
-        assert [message for *_, message in person.progress] == ["before", *[None] * 20, "after"]
+        assert [message for *_, message in user.progress] == ["before", *[None] * 20, "after"]
         clock.advance(600)
         await settled()
-        assert len(person.progress) == 22  # no progress after the end of the call
+        assert len(user.progress) == 22  # no progress after the end of the call
 
 
 async def test_two_questions_share_the_progress_messages() -> None:
     clock = ManualClock()
-    person = Thinking(clock)
+    user = Thinking(clock)
     async with connected(
-        serving(ask_twice, clock=clock), HANDSHAKE, Answers(person.elicit)
+        serving(ask_twice, clock=clock), HANDSHAKE, Answers(user.elicit)
     ) as client:
         call = asyncio.create_task(
-            client.call_tool("ask_twice", progress_callback=person.on_progress)
+            client.call_tool("ask_twice", progress_callback=user.on_progress)
         )
-        await person.think(60)
-        person.answer.set()
+        await user.think(60)
+        user.answer.set()
         assert text_of(await call) == "accept accept"
-        assert len(person.progress) == 4
+        assert len(user.progress) == 4
 
 
 async def test_the_heartbeat_interval_can_be_set_or_turned_off() -> None:
     clock = ManualClock()
-    person = Thinking(clock)
+    user = Thinking(clock)
     server = serving(ask, clock=clock, heartbeat=None)
-    async with connected(server, HANDSHAKE, Answers(person.elicit)) as client:
-        call = asyncio.create_task(client.call_tool("ask", progress_callback=person.on_progress))
-        await person.asked.wait()
+    async with connected(server, HANDSHAKE, Answers(user.elicit)) as client:
+        call = asyncio.create_task(client.call_tool("ask", progress_callback=user.on_progress))
+        await user.asked.wait()
         await settled()
         clock.advance(300)
         await settled()
-        person.answer.set()
+        user.answer.set()
         await call
-    assert [message for *_, message in person.progress] == ["before", "after"]
+    assert [message for *_, message in user.progress] == ["before", "after"]
 
 
 @pytest.mark.parametrize("heartbeat", [0, -1, float("nan"), float("inf")])
@@ -128,23 +128,23 @@ def test_an_impossible_interval_is_refused(heartbeat: float) -> None:
 
 async def test_without_a_progress_token_nothing_is_sent() -> None:
     clock = ManualClock()
-    person = Thinking(clock)
+    user = Thinking(clock)
     unwanted: list[Any] = []
 
     async def message(received: Any) -> None:
         if isinstance(received, types.ProgressNotification):
             unwanted.append(received)
 
-    answers = Answers(person.elicit)
+    answers = Answers(user.elicit)
     async with connected(
         serving(ask, clock=clock), HANDSHAKE, answers, message_handler=message
     ) as client:
         call = asyncio.create_task(client.call_tool("ask"))
-        await person.asked.wait()
+        await user.asked.wait()
         await settled()
         clock.advance(60)
         await settled()
-        person.answer.set()
+        user.answer.set()
         assert text_of(await call) == "accept"
     assert unwanted == []
 
@@ -166,13 +166,13 @@ async def test_our_client_does_not_show_heartbeats() -> None:
         await answer.wait()
         return Ok(ok=True)
 
-    person = MockClient(elicits=[slowly])
-    async with connect(serving(ask, clock=clock), person, era="handshake") as client:
-        call = asyncio.create_task(call_tool(client, "ask", {}, person))
+    user = MockClient(elicits=[slowly])
+    async with connect(serving(ask, clock=clock), user, era="handshake") as client:
+        call = asyncio.create_task(call_tool(client, "ask", {}, user))
         await asked.wait()
         await settled()
         clock.advance(15)
         await settled()
         answer.set()
         await call
-    assert [notified.message for notified in person.notify_calls] == ["before", "after"]
+    assert [notified.message for notified in user.notify_calls] == ["before", "after"]

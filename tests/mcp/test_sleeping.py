@@ -22,7 +22,7 @@ from tests.mcp.harness import (
     serving,
     text_of,
 )
-from tests.sagas.harness import Person, accepted, call_saga, resume_saga, text_in
+from tests.sagas.harness import User, accepted, call_saga, resume_saga, text_in
 
 LONG = 800
 PATIENCE = 250
@@ -150,7 +150,7 @@ async def test_a_saga_that_sleeps_has_no_steps(clock: Obliging) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_saga_client_waits_for_a_saga_that_sleeps(era: str, clock: Obliging) -> None:
     async with connected(sleeping(clock), era) as client:
-        saga = SagaClient(client, Person(lambda _, __: {"yes": True}))
+        saga = SagaClient(client, User(lambda _, __: {"yes": True}))
         assert text_of(await saga.call_tool("nap")) == "slept 800 s"
         assert text_of(await saga.call_tool("in_time")) == "yes"
 

@@ -111,7 +111,7 @@ async def test_a_fastmcp_server_escapes_a_lone_surrogate(era: str) -> None:
     assert json.loads(text_of(result)) == [{ESCAPED: [ESCAPED]}, {"name": ESCAPED}]
 
 
-class Person(Absent):
+class User(Absent):
     capabilities = Capabilities()
 
     async def elicit(self, request: ElicitRequest | UrlRequest, *, step_id: str) -> ElicitReply:
@@ -123,11 +123,11 @@ async def test_our_client_sends_only_encodable_text(era: Any) -> None:
     process = StdioServerParameters(
         command=sys.executable, args=["-m", "tests.mcp.test_surrogates"], cwd=ROOT
     )
-    person = Person()
+    user = User()
     with anyio.fail_after(PATIENCE):
-        async with connect(process, person, era=era) as client:
-            result = await call_tool(client, "find", {"how": "", "given": NAME}, person)
-            asked = await call_tool(client, "find", {"how": "question"}, person)
+        async with connect(process, user, era=era) as client:
+            result = await call_tool(client, "find", {"how": "", "given": NAME}, user)
+            asked = await call_tool(client, "find", {"how": "question"}, user)
     assert json.loads(text_of(result)) == [ESCAPED]
     assert not asked.is_error
 

@@ -145,7 +145,7 @@ def signed_in(who: str) -> Generator[None]:
 
 
 @dataclass
-class Person:
+class User:
     """Answers by a function of the step's id and the message, and records questions and notices."""
 
     answer: Callable[[str, str], Any]

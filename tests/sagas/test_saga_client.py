@@ -17,28 +17,28 @@ from anabranch.mcp._saga_shapes import LooseParams
 from examples.deploy import deploy
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, connected, serving, text_of
 from tests.mcp.tools import ANSWERED, Report, journey
-from tests.sagas.harness import WAYS, Number, Person, reached
+from tests.sagas.harness import WAYS, Number, User, reached
 
 
-def always(value: Any) -> Person:
+def always(value: Any) -> User:
     """Return a user who gives one answer to every question."""
 
     def answer(step_id: str, message: str) -> Any:
         return value
 
-    return Person(answer)
+    return User(answer)
 
 
-def no_one() -> Person:
+def no_one() -> User:
     """Return a user for a call that asks no questions."""
     return always(None)
 
 
 async def call(
-    server: MCPServer[Any], person: Person, name: str = "t", era: str = MODERN, **options: Any
+    server: MCPServer[Any], user: User, name: str = "t", era: str = MODERN, **options: Any
 ) -> types.CallToolResult:
     async with connected(server, era, Answers()) as client:
-        return await SagaClient(client, person, **options).call_tool(name)
+        return await SagaClient(client, user, **options).call_tool(name)
 
 
 IN_PROCESS = [way for way in WAYS if way[0] != "stdio"]
@@ -56,21 +56,21 @@ async def test_a_saga_client_completes_a_tool_with_every_feature(era: str, tmp_p
             return {"number": 4}
         return {"ok": True} if message.startswith("Go") else f"<{message}>"
 
-    person, effects = Person(answer), tmp_path / "effects"
+    user, effects = User(answer), tmp_path / "effects"
     async with connected(serving(journey(effects)), era, Answers()) as client:
-        result = await SagaClient(client, person).call_tool("journey", {"who": "Ida"})
+        result = await SagaClient(client, user).call_tool("journey", {"who": "Ida"})
     assert Report.model_validate(result.structured_content) == ANSWERED
     assert effects.read_text().split() == ["pack", "scout", "book"]
-    assert person.notices == [("packing", 1, None), ("scouting", 2, None), ("done", 3, None)]
+    assert user.notices == [("packing", 1, None), ("scouting", 2, None), ("done", 3, None)]
 
 
 async def test_log_messages_arrive_where_the_connection_sends_them() -> None:
-    person = Person(lambda step, _: "No." if step == "safety" else {"target": "x"})
+    user = User(lambda step, _: "No." if step == "safety" else {"target": "x"})
     server = create_server("deployer", [deploy], keys=[KEY])
-    async with connect(server, person, era="modern") as client:
-        result = await SagaClient(client, person).call_tool("deploy", {"version": "v"})
+    async with connect(server, user, era="modern") as client:
+        result = await SagaClient(client, user).call_tool("deploy", {"version": "v"})
     assert result.is_error
-    assert person.notices == [("info", "Deployment of v requested")]
+    assert user.notices == [("info", "Deployment of v requested")]
 
 
 async def test_all_steps_of_a_turn_are_open_at_the_same_time() -> None:
@@ -84,14 +84,14 @@ async def test_all_steps_of_a_turn_are_open_at_the_same_time() -> None:
     all_asked = anyio.Event()
 
     async def answer() -> dict[str, int]:
-        if len(person.asked) == 3:
+        if len(user.asked) == 3:
             all_asked.set()
         await all_asked.wait()
         return {"n": 1}
 
-    person = Person(lambda _step, _message: answer())
+    user = User(lambda _step, _message: answer())
     turns: list[Turn] = []
-    result = await call(serving(body), person, on_turn=turns.append)
+    result = await call(serving(body), user, on_turn=turns.append)
     assert result.structured_content == {"result": ["accept"] * 3}
     assert [step["stepId"] for step in turns[0].steps] == ["k0", "k1", "k2"]
 
@@ -107,8 +107,8 @@ async def test_a_refused_step_is_completed_with_its_error(era: str, what: str) -
             return f"{problem.error}: {problem.detail}"
         return "no error"
 
-    person = always(AnswerError("not today", -32001))
-    assert text_of(await call(serving(body), person, era=era)) == "-32001: not today"
+    user = always(AnswerError("not today", -32001))
+    assert text_of(await call(serving(body), user, era=era)) == "-32001: not today"
 
 
 async def test_another_exception_of_the_answerer_ends_the_call() -> None:
@@ -120,7 +120,7 @@ async def test_another_exception_of_the_answerer_ends_the_call() -> None:
         raise KeyError("a bug")
 
     with pytest.raises(KeyError):  # raised without its exception group, as `connected` does
-        await call(serving(body), Person(answer))
+        await call(serving(body), User(answer))
 
 
 async def test_a_tools_refusal_is_a_result() -> None:
@@ -140,24 +140,24 @@ async def counting(ctx: BranchContext) -> str:
 
 
 async def test_a_saga_client_gives_up_after_too_many_turns() -> None:
-    person = always({"n": 1})
-    assert text_of(await call(serving(counting), person, "counting", max_rounds=3)) == "done"
+    user = always({"n": 1})
+    assert text_of(await call(serving(counting), user, "counting", max_rounds=3)) == "done"
     with pytest.raises(SagaRoundsExceededError, match="in more than 2 turns") as raised:
-        await call(serving(counting), person, "counting", max_rounds=2)
+        await call(serving(counting), user, "counting", max_rounds=2)
     assert raised.value.max_rounds == 2
 
 
 async def test_a_saga_can_be_resumed_from_its_last_turn() -> None:
     """Another client resumes the saga on another server with the same keys."""
     turns: list[Turn] = []
-    person = always({"n": 1})
+    user = always({"n": 1})
     with pytest.raises(SagaRoundsExceededError):
-        await call(serving(counting), person, "counting", max_rounds=2, on_turn=turns.append)
+        await call(serving(counting), user, "counting", max_rounds=2, on_turn=turns.append)
     assert [len(turn.steps) for turn in turns] == [1, 2]
     async with connected(serving(counting), MODERN, Answers()) as client:
-        result = await SagaClient(client, person).resume(turns[-1])
+        result = await SagaClient(client, user).resume(turns[-1])
     assert text_of(result) == "done"
-    assert person.asked == ["counting/elicit.1", "counting/elicit.2", "counting/elicit.3"]
+    assert user.asked == ["counting/elicit.1", "counting/elicit.2", "counting/elicit.3"]
 
 
 @pytest.mark.parametrize("way", IN_PROCESS, ids=" ".join)
@@ -248,8 +248,8 @@ async def test_a_server_of_another_project_receives_messages_of_the_proposal() -
         },
     }
     odd = Odd(suspended(step, sample), {"content": [{"type": "text", "text": "done"}]})
-    person = Person(lambda step_id, _: {"x": 1} if step_id == "a" else "Hm.")
-    assert text_of(await call(MCPServer("odd", extensions=[odd]), person)) == "done"
+    user = User(lambda step_id, _: {"x": 1} if step_id == "a" else "Hm.")
+    assert text_of(await call(MCPServer("odd", extensions=[odd]), user)) == "done"
     reply = {"role": "assistant", "content": {"type": "text", "text": "Hm."}, "model": "m"}
     assert odd.seen == [
         {"name": "t", "arguments": {}},

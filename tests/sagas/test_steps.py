@@ -15,7 +15,7 @@ from tests.mcp.harness import ERAS, HANDSHAKE, Answers, connected, serving
 from tests.mcp.harness import accept as accept_form
 from tests.sagas.harness import (
     Number,
-    Person,
+    User,
     accepted,
     call_saga,
     failed,
@@ -88,16 +88,16 @@ async def test_the_context_of_a_form_is_not_part_of_the_printed_message(era: str
     assert step["params"]["message"] == "How many?"
     assert step["params"].keys() == {"message", "requestedSchema"}
 
-    class Seen(Person):
+    class Seen(User):
         async def elicit(self, request: ElicitRequest | UrlRequest, *, step_id: str) -> ElicitReply:
             assert isinstance(request, ElicitRequest)
             self.asked.append(str(request.context))
             return ElicitReply(action="decline")
 
-    person = Seen(lambda _, __: None)
+    user = Seen(lambda _, __: None)
     async with connected(serving(tool(name="t")(body)), era, Answers()) as client:
-        await SagaClient(client, person).call_tool("t")
-    assert person.asked == [str({"free": [1, "caf\\udce9"]})]
+        await SagaClient(client, user).call_tool("t")
+    assert user.asked == [str({"free": [1, "caf\\udce9"]})]
 
 
 @pytest.mark.parametrize("step", ["t/elicit.1", "t/sample.1"])
@@ -182,13 +182,13 @@ async def test_the_data_of_an_error_arrives_at_the_caller(era: str, code: int) -
         await ctx.elicit(Number, "?")
         raise MCPError(code, "Go there first", {"where": ["there"]})
 
-    person = Person(lambda _, __: {"n": 1})
+    user = User(lambda _, __: {"n": 1})
     async with connected(serving(refuses), era, Answers()) as client:
         one = await call_saga(client, "refuses", {})
         with pytest.raises(MCPError) as direct:
             await resume_saga(client, one["sagaToken"], accepted("refuses/elicit.1", n=1))
         with pytest.raises(MCPError) as by_client:
-            await SagaClient(client, person).call_tool("refuses")
+            await SagaClient(client, user).call_tool("refuses")
     said = types.ErrorData(code=code, message="Go there first", data={"where": ["there"]})
     assert direct.value.error == by_client.value.error == said
 

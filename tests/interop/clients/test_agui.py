@@ -101,7 +101,7 @@ def paint(request: SampleRequest) -> SampleReply | str:
     return ", ".join([*returned.values(), heard(request)]).removesuffix(", ")
 
 
-async def test_a_tool_of_the_front_end_is_called_beside_one_of_the_server(client: str) -> None:
+async def test_a_front_end_tool_is_called_next_to_a_tool_of_the_server(client: str) -> None:
     """The client has each call and each result once; its transcript, sent again, changes nothing."""
     context = [{"description": "The page", "value": "It is white."}]
     called, waits, done, last = await lead(

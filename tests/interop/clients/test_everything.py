@@ -62,7 +62,7 @@ async def test_a_tool_of_every_kind_is_called(
     assert not failed
 
 
-async def test_its_pictures_arrive_and_its_progress_is_seen(remote: RemoteTools) -> None:
+async def test_pictures_and_progress_of_the_reference_server_arrive(remote: RemoteTools) -> None:
     content, _ = await result_of(await led(remote, "get-tiny-image"))
     [image] = [part for part in content if isinstance(part, FileBlock)]
     assert image.mime_type == "image/png"  # by its first bytes

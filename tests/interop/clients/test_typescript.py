@@ -56,7 +56,7 @@ def test_declining_and_cancelling_are_answers(url: str, era: str) -> None:
     assert len(events(lines, "asked")) == 2
 
 
-def test_questions_made_at_once_are_open_at_once_and_effects_happen_once(
+def test_simultaneous_questions_are_open_together_and_effects_happen_once(
     server: Mapping[str, Any], era: str, tmp_path: Path
 ) -> None:
     """The client gives no answer before the server has asked three questions."""
@@ -162,7 +162,7 @@ def test_a_client_that_cannot_answer_ends_the_call(url: str, era: str) -> None:
     ("era", "questions", "rounds"),
     [("auto", 10, None), ("auto", 11, None), ("auto", 25, 25), ("legacy", 25, None)],
 )
-def test_the_client_gives_a_call_up_after_ten_rounds_or_as_many_as_it_is_told(
+def test_the_client_gives_a_call_up_at_its_limit_of_rounds(
     url: str, era: str, questions: int, rounds: int | None
 ) -> None:
     """docs/mcp.md states this limit. In the handshake era there are no rounds."""
@@ -204,7 +204,7 @@ def test_every_round_may_go_to_another_server(url: str, other_url: str, tmp_path
 
 
 @pytest.mark.parametrize("heartbeat", ["0.2", "0"])
-def test_a_client_whose_timeout_begins_again_at_progress_waits_while_its_person_thinks(
+def test_a_client_whose_timeout_restarts_at_progress_waits_for_its_user(
     heartbeat: str,
 ) -> None:
     """Real time has to pass, since the timeout is the client's own; a busy server asks within it."""

@@ -60,7 +60,7 @@ def play(
     return results
 
 
-def test_a_tool_with_two_questions_comes_to_its_end(maker: str, tmp_path: Path) -> None:
+def test_a_tool_with_two_questions_ends(maker: str, tmp_path: Path) -> None:
     """Over stdio, without a store: the handle holds the call."""
     command, *arguments = [*SERVE, str(TARGET), "--ask-fallback"]
     effects = tmp_path / "effects"

@@ -62,7 +62,7 @@ async def plan(ctx: BranchContext, city: str) -> dict[str, str]:
 
 @tool(elicits=[GUEST])
 async def tip(ctx: BranchContext) -> str:
-    """Ask the model, then the person."""
+    """Ask the model, then the user."""
     sampled = await ctx.sample("An umbrella?")
     guest = await ctx.elicit(GUEST, f"{sampled.text} Who?")
     return f"{sampled.text} {guest.action}"
@@ -82,7 +82,7 @@ async def summarise(ctx: BranchContext) -> str:
 
 @tool
 async def pay(ctx: BranchContext) -> str:
-    """Send the person to a page."""
+    """Send the user to a page."""
     return (await ctx.elicit_url("Pay here.", "https://pay.example/1")).action
 
 

@@ -16,7 +16,7 @@ async def reset(route: Route) -> None:
     await route.abort("connectionreset")
 
 
-async def test_a_request_that_is_left_with_its_page_is_no_fault(browser: Browser) -> None:
+async def test_a_request_cancelled_by_leaving_its_page_is_no_fault(browser: Browser) -> None:
     async with scenes() as address, tab(browser, address) as opened:
         await opened.page.route(THREADS, hold)
         async with opened.page.expect_request(THREADS):

@@ -29,13 +29,13 @@ from anabranch.mcp import create_server
 from tools import book
 
 
-async def person(context, params):
+async def user(context, params):
     return types.ElicitResult(action="accept", content={"seats": 3})
 
 
 async def main():
     server = create_server("flights", [book], keys=["k" * 32], store="sqlite:///chat.db")
-    async with Client(server, mode="2026-07-28", elicitation_callback=person) as client:
+    async with Client(server, mode="2026-07-28", elicitation_callback=user) as client:
         await client.call_tool("book", {"flight": "<b>ZZ9</b>"})
 
 
@@ -82,7 +82,7 @@ async def test_an_audit_of_the_room_finds_nothing_serious(
         await audit("calls-audit")
 
 
-async def test_an_answer_that_fails_after_its_form_was_left_is_not_sent_again(
+async def test_a_failed_answer_is_not_sent_again_after_its_form_was_closed(
     browser: Browser, address: str
 ) -> None:
     """The tool's effects after the question would really happen."""

@@ -16,7 +16,7 @@ console.log(JSON.stringify(JSON.parse(process.argv[3]).map((text) => written(tok
 """
 
 
-def test_the_page_reads_emphasis_beside_punctuation(tmp_path: Path) -> None:
+def test_the_page_reads_emphasis_next_to_punctuation(tmp_path: Path) -> None:
     program = tmp_path / "program.mjs"
     program.write_text(PROGRAM, encoding="utf-8")
     with as_file(files("anabranch.chat") / "_web" / "page") as page:

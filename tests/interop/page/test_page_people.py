@@ -108,7 +108,9 @@ async def test_a_turn_that_failed_is_tried_again(browser: Browser) -> None:
         await expect(opened.messages.get_by_text("overloaded")).to_have_count(0)
 
 
-async def test_escape_closes_a_dialog_then_stops_and_a_stop_is_no_failure(browser: Browser) -> None:
+async def test_escape_closes_a_dialog_then_stops_the_turn_without_an_error(
+    browser: Browser,
+) -> None:
     async with serving(application()) as address, tab(browser, address) as opened:
         page = opened.page
         await opened.say("/wait")
@@ -163,7 +165,7 @@ async def test_the_value_of_a_tool_called_by_the_user_is_the_answer(browser: Bro
             await opened.page.reload()
 
 
-async def test_questions_stand_beside_answers_and_the_result_after_them(browser: Browser) -> None:
+async def test_questions_stand_next_to_answers_and_before_the_result(browser: Browser) -> None:
     async with serving(application()) as address, tab(browser, address) as opened:
         await opened.say("/book")
         inner = opened.page.get_by_label("Branches").get_by_role("listitem")
@@ -184,7 +186,7 @@ async def test_questions_stand_beside_answers_and_the_result_after_them(browser:
         assert names[-3:] == ["Question", "Question", "book"]
 
 
-async def test_a_message_says_first_that_it_leaves_the_question(browser: Browser) -> None:
+async def test_a_message_warns_first_that_it_skips_the_question(browser: Browser) -> None:
     async with serving(application()) as address, tab(browser, address) as opened:
         page = opened.page
         await opened.say("/survey")
@@ -238,7 +240,7 @@ async def test_a_question_takes_no_focus_from_a_writing_user(browser: Browser) -
 
     @tool
     async def later(ctx: BranchContext) -> str:
-        """Ask when the person is writing."""
+        """Ask when the user is writing."""
         await asked.wait()
         return (await ctx.elicit(Long, "Now?")).action
 
@@ -274,7 +276,7 @@ async def test_no_key_that_was_meant_for_something_else_accepts(browser: Browser
         )
 
 
-async def test_an_unsent_answer_says_so_and_is_sent_again_by_itself(browser: Browser) -> None:
+async def test_an_unsent_answer_is_marked_and_sent_again(browser: Browser) -> None:
     async with serving(application()) as address:
         page = await browser.new_page()
         opened = Tab(page)
@@ -325,7 +327,7 @@ def folding(request: Any) -> Any:
     return in_branch()
 
 
-async def test_a_branch_that_waits_says_so_and_its_questions_name_it(browser: Browser) -> None:
+async def test_a_waiting_branch_is_marked_and_its_questions_name_it(browser: Browser) -> None:
     app = make_chat_app(MemoryTrees(), MockModel(folding), [book, Folding()])
     async with serving(app) as address, tab(browser, address) as opened:
         page = opened.page

@@ -29,7 +29,7 @@ async def fill_seats(opened: Tab) -> None:
     await form.get_by_label("Day").fill("2026-12-01")
 
 
-async def test_branches_stand_side_by_side_with_their_outcomes(browser: Browser) -> None:
+async def test_branches_are_shown_in_parallel_with_their_outcomes(browser: Browser) -> None:
     async with scenes() as address, tab(browser, address) as opened:
         page = opened.page
         await opened.say("Think of two ways to get there")
@@ -91,7 +91,7 @@ async def test_drafts_outlive_a_reload(browser: Browser) -> None:
         await expect(opened.messages.get_by_text("Two seats are yours")).to_be_visible()
 
 
-async def test_a_label_is_given_and_taken_away(browser: Browser) -> None:
+async def test_the_page_sets_and_removes_a_label(browser: Browser) -> None:
     async with scenes() as address, tab(browser, address) as opened:
         page = opened.page
         await opened.say("thanks")

@@ -9,7 +9,7 @@ from tests.interop.browsing import tab
 from tests.interop.web_process import serving
 
 
-async def test_a_person_writes_and_answers_the_tools_question_and_the_reply_arrives(
+async def test_a_user_sends_a_message_and_answers_the_tools_question(
     browser: Browser, tmp_path: Path
 ) -> None:
     """The command runs without a model, a network or arguments; the tab fails if the page reports a

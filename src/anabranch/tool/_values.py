@@ -49,9 +49,12 @@ class ReturnValue:
     def _misfit_in(self, result: Any) -> str | None:  # noqa: ANN401 - of the SDK or FastMCP
         if result.is_error:
             return None
-        content = result.structured_content
-        is_wrapped = isinstance(content, dict) and [*cast("dict[str, Any]", content)] == ["result"]
-        return self._misfit(content["result"] if is_wrapped else content)
+        content: object = result.structured_content
+        if isinstance(content, dict):
+            fields = cast("dict[str, object]", content)
+            if [*fields] == ["result"]:  # as hosts wrap a value that is no object
+                return self._misfit(fields["result"])
+        return self._misfit(content)
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any] | None:

@@ -54,6 +54,7 @@ class ReturnValue:
             fields = cast("dict[str, object]", content)
             if [*fields] == ["result"]:  # as hosts wrap a value that is no object
                 return self._misfit(fields["result"])
+            return self._misfit(fields)
         return self._misfit(content)
 
     @cached_property

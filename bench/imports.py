@@ -78,10 +78,7 @@ def measure() -> list[Row]:
     programs["anabranch tree list"] += ["--store", "sqlite:///threads.db"]
     with TemporaryDirectory() as folder:
         Path(folder, "tools.py").write_text(TOOL)
-        environment = {
-            **os.environ,
-            "PYTHONPYCACHEPREFIX": str(Path(folder, "bytecode")),
-        }
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(folder, "bytecode"))}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         turns = [
             {

@@ -126,10 +126,7 @@ async def ours(
 ) -> AsyncGenerator[dict[str, Callable[[], Awaitable[object]]]]:
     """Yield our measured flows: a saga, a modern call, and a saga of steps alone."""
     server = create_server("bench", [wizard, worker], store=store)
-    async with (
-        http(server) as url,
-        Client(url, mode=MODERN, elicitation_callback=answer) as client,
-    ):
+    async with http(server) as url, Client(url, mode=MODERN, elicitation_callback=answer) as client:
         sagas = SagaClient(client, Answers())
 
         async def checked(calling: Awaitable[types.CallToolResult]) -> None:

@@ -16,14 +16,7 @@ import mcp_types as types
 from mcp.server.mcpserver import Context, Elicit, ListRoots, Resolve, Sample, UserMessage
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from anabranch import (
-    Accepted,
-    BranchContext,
-    CapabilityError,
-    ElicitResult,
-    ToolError,
-    tool,
-)
+from anabranch import Accepted, BranchContext, CapabilityError, ElicitResult, ToolError, tool
 from anabranch.mcp import create_server
 
 # -- the questions to the user -----------------------------------------------------------------
@@ -362,8 +355,7 @@ async def test_input_required_result_prompt(ctx: Context) -> types.InputRequired
     if isinstance(answer, types.ElicitResult):
         return f"The context: {(answer.content or {}).get('context')}"
     question = types.ElicitRequestFormParams(
-        message="What context should the prompt use?",
-        requested_schema=Setting.model_json_schema(),
+        message="What context should the prompt use?", requested_schema=Setting.model_json_schema()
     )
     return types.InputRequiredResult(
         input_requests={"user_context": types.ElicitRequest(params=question)}

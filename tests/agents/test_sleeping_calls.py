@@ -210,9 +210,7 @@ async def test_a_branch_waits_for_its_tool_that_sleeps() -> None:
 
 
 @pytest.mark.parametrize("said", ["both", "fold"])
-async def test_a_stop_skips_a_question_next_to_a_sleep_in_branches(
-    said: str,
-) -> None:
+async def test_a_stop_skips_a_question_next_to_a_sleep_in_branches(said: str) -> None:
     setting = Setting()
     end = await setting.begun(said)
     agent = setting.agent()

@@ -87,7 +87,7 @@ async def test_a_sequential_branch_starts_when_the_previous_branch_has_ended() -
             a=asks("A", twice=True),
             b=asks("B"),
             c="nothing to ask",
-        ),
+        )
     )
     end = await here.begin()
     assert names() == ["A begins"]

@@ -102,9 +102,7 @@ async def test_a_server_has_a_patience_for_all_its_tools(caplog: pytest.LogCaptu
     assert cut_off(caplog)
 
 
-async def test_patience_cuts_nothing_off_on_a_hot_edge(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_patience_cuts_nothing_off_on_a_hot_edge(caplog: pytest.LogCaptureFixture) -> None:
     asking = tool(patience=0.02)(asking_beside(0.05))
     assert await run_tool(asking, {}, user(), replay=False) == "done"
     assert not cut_off(caplog)

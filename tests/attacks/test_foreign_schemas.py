@@ -213,7 +213,7 @@ def combined(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
                     "propertyNames": inner,
                     "contains": inner,
                 },
-            ),
+            )
         ),
         max_leaves=12,
     )

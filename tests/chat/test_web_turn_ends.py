@@ -287,9 +287,7 @@ async def test_a_retry_calls_the_users_tool_that_was_stopped_before_it_started()
     assert paid == ["10 EUR"]
 
 
-async def test_a_stopped_answer_is_used_by_the_next_process(
-    url: str,
-) -> None:
+async def test_a_stopped_answer_is_used_by_the_next_process(url: str) -> None:
     trees = open_tree_store(url)
     async with browsing(store=trees) as client:
         await run(client, message("reserve"))

@@ -186,7 +186,7 @@ def _is_bound_safely(name: str, module: ast.AST) -> bool:
 
 REVIEWED: dict[str, set[str]] = {
     # The callers of _print make the text printable; write forwards the output of the server's code.
-    "cli/_output.py": {"_print", "write"},
+    "cli/_output.py": {"_print", "write"}
 }
 
 

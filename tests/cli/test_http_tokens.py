@@ -18,13 +18,7 @@ from anabranch._terminal import UsageError
 from anabranch.cli import main
 from anabranch.cli._connection import server_of
 from anabranch.cli._options import ReachOptions, headers_of, read_tokens
-from anabranch.mcp import (
-    ServerOptions,
-    as_fastmcp_tool,
-    create_server,
-    install,
-    install_fastmcp,
-)
+from anabranch.mcp import ServerOptions, as_fastmcp_tool, create_server, install, install_fastmcp
 from anabranch.stores import open_store
 from tests.cli.http_server import guarded, serving
 

@@ -8,16 +8,7 @@ import pytest
 
 from anabranch._budget import Limits
 from anabranch._engine import Answer, Branch, needed
-from tests.engine.harness import (
-    World,
-    ask,
-    gather,
-    here,
-    hot,
-    loudly,
-    rounds,
-    step,
-)
+from tests.engine.harness import World, ask, gather, here, hot, loudly, rounds, step
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
 Respond = Callable[[str], Awaitable[Answer]]

@@ -10,16 +10,7 @@ import pytest
 
 from anabranch._aio import SystemClock
 from anabranch._budget import Limits
-from anabranch._engine import (
-    Answer,
-    Ask,
-    Branch,
-    Call,
-    Finished,
-    Journal,
-    Notice,
-    Waiting,
-)
+from anabranch._engine import Answer, Ask, Branch, Call, Finished, Journal, Notice, Waiting
 from anabranch.errors import BranchTokenError, StepFailed
 from anabranch.testing import ManualClock
 from tests.engine.harness import (

@@ -61,10 +61,7 @@ NAMES = st.sampled_from(["red", "a b", '"', "[1]", "null", "ä"])
 PLACES = st.fixed_dictionaries({"city": NAMES}, optional={"zip": st.none() | st.integers(0, 9)})
 WRONG = st.sampled_from([None, "[", "{}", 7, [7], {"city": 7}, "x"])
 ARGUMENTS = st.fixed_dictionaries(
-    {
-        "colours": spelt(st.lists(NAMES, max_size=2)) | WRONG,
-        "place": spelt(PLACES) | WRONG,
-    },
+    {"colours": spelt(st.lists(NAMES, max_size=2)) | WRONG, "place": spelt(PLACES) | WRONG},
     optional={
         "limit": st.none() | st.integers(0, 9) | st.sampled_from(["7", "null", "many"]),
         "note": st.none() | NAMES,

@@ -331,11 +331,7 @@ def page(name: str, cursor: str | None) -> types.ListToolsResult:
 
 
 @pytest.mark.parametrize(
-    "pages",
-    [
-        [page("a", "1"), page("b", None)],
-        [page("a", "1"), page("b", "0")],
-    ],
+    "pages", [[page("a", "1"), page("b", None)], [page("a", "1"), page("b", "0")]]
 )
 async def test_all_pages_of_tools_are_listed_when_cursors_form_a_circle(
     pages: list[types.ListToolsResult],

@@ -326,10 +326,7 @@ async def test_another_answer_to_an_answered_round_is_refused_in_the_same_words(
 
 # -- sagas -------------------------------------------------------------------------------------
 
-TARGET = {
-    "stepId": "target",
-    "result": {"action": "accept", "content": {"target": "production"}},
-}
+TARGET = {"stepId": "target", "result": {"action": "accept", "content": {"target": "production"}}}
 GREEN = {
     "stepId": "safety",
     "result": {

@@ -119,9 +119,7 @@ async def test_a_call_by_rounds_sleeps_in_a_request_of_the_handshake_era(clock: 
         assert refused.is_error
 
 
-async def test_a_handshake_client_with_forms_has_until_the_sleep_ends(
-    clock: Obliging,
-) -> None:
+async def test_a_handshake_client_with_forms_has_until_the_sleep_ends(clock: Obliging) -> None:
     """A call runs by rounds if its client shows forms and opens no pages."""
     server = sleeping(clock, ask="fallback")
     silent = asyncio.Event()

@@ -283,9 +283,7 @@ async def test_a_finished_branch_is_queued_once_and_without_its_secrets(
     assert len(queued.branch.transcript) < 41_000
 
 
-async def test_a_long_transcript_keeps_its_end_and_no_part_of_a_secret(
-    bank: ReasoningBank,
-) -> None:
+async def test_a_long_transcript_keeps_its_end_and_no_part_of_a_secret(bank: ReasoningBank) -> None:
     """The cut may fall anywhere, also inside a secret, where the detector would miss the rest."""
     lines = "".join(f"{number}: {KEY}\n" for number in range(2_000))
     await bank.queue(FinishedBranch(branch_id="br_1", description="d", transcript=lines))

@@ -60,11 +60,7 @@ FOUND = {
         ("from uuid import uuid1", "uuid1()"),
         ("import os", "os.urandom(4)"),
     ],
-    "process-identity": [
-        ("", "hash('x')"),
-        ("", "id(ctx)"),
-        ("import os", "os.getpid()"),
-    ],
+    "process-identity": [("", "hash('x')"), ("", "id(ctx)"), ("import os", "os.getpid()")],
     "network": [
         ("import httpx2", "httpx2.get('x')"),
         (
@@ -189,9 +185,7 @@ FOUND = {
         ("", "try:\n    await ask(ctx)\nfinally:\n    await ctx.elicit(Name, 'x')"),
         ("", "try:\n    await ask(ctx)\nfinally:\n    await ask(ctx)"),
     ],
-    "await-in-finally": [
-        ("", "try:\n    await ask(ctx)\nfinally:\n    await web('farewell')"),
-    ],
+    "await-in-finally": [("", "try:\n    await ask(ctx)\nfinally:\n    await web('farewell')")],
     "timeout-around-ask": [
         ("import asyncio", "await asyncio.wait_for(ask(ctx), 3)"),
         ("import asyncio", "async with asyncio.timeout(3):\n    await ctx.elicit(Name, 'x')"),

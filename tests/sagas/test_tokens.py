@@ -176,9 +176,7 @@ async def test_a_token_belongs_to_its_caller(
             await assert_refused(client, token, "principal", caplog)
 
 
-async def test_a_sealed_state_of_another_kind_is_refused(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_sealed_state_of_another_kind_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     """The token has a valid seal, and content that this release never writes."""
     sealer = Sealer([KEY], audience="test", ttl=60, clock=ManualClock(0.0))
     async with joined(server_of(clock=ManualClock(0.0))) as client:

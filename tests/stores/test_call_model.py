@@ -8,13 +8,7 @@ from hypothesis import HealthCheck, given
 from anabranch._durable import CallState
 from anabranch.stores import CallStore
 from tests.randomised import examples
-from tests.stores.call_operations import (
-    BEGINNING,
-    LOOKING,
-    PROGRAMS,
-    STATES,
-    empty,
-)
+from tests.stores.call_operations import BEGINNING, LOOKING, PROGRAMS, STATES, empty
 from tests.suites.call_model import CallModel
 from tests.suites.call_model_checks import reaching
 from tests.suites.call_samples import OpenCallStore

@@ -15,9 +15,7 @@ DATA = bytes(range(256)) * 1000
 DIGEST = hashlib.sha256(DATA).hexdigest()
 
 
-async def test_a_file_is_deleted_with_its_thread(
-    open_any_trees: Callable[[], TreeStore],
-) -> None:
+async def test_a_file_is_deleted_with_its_thread(open_any_trees: Callable[[], TreeStore]) -> None:
     store = open_any_trees()
     try:
         for name in ("mine", "copy", "yours"):

@@ -108,9 +108,7 @@ async def test_a_process_with_a_closed_store_is_found_dead(open_shared: OpenCall
     await second.close()
 
 
-async def test_an_observer_in_the_same_process_releases_no_lock(
-    open_shared: OpenCallStore,
-) -> None:
+async def test_an_observer_in_the_same_process_releases_no_lock(open_shared: OpenCallStore) -> None:
     """Closing any descriptor of a file would release all locks of the process on that file."""
     first, second = open_shared(), open_shared()
     await first.processes.enter()

@@ -94,10 +94,7 @@ SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
         by.KeepsAnswersThatCameToNothing,
         PROGRAM["who leaves without running a call has taken nothing"],
     ),
-    (
-        by.RecordsWhateverWasGiven,
-        suite.a_worker_with_outdated_answers_records_nothing,
-    ),
+    (by.RecordsWhateverWasGiven, suite.a_worker_with_outdated_answers_records_nothing),
     (by.RenewsByTaking, model.each_operation_equals_the_model),
     (by.MovesForEveryOwner, model.each_operation_equals_the_model),
     (by.AdoptsForEveryOwner, model.each_operation_equals_the_model),

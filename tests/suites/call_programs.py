@@ -33,10 +33,7 @@ def ended(
 ) -> Sequence[Operation]:
     """Return the opening of a round from 100 to 110, and its end."""
     end = an_end(number, **changes)
-    return [
-        run(number, name=name),
-        do("end_round", name, end, event, owner="a", deadline=deadline),
-    ]
+    return [run(number, name=name), do("end_round", name, end, event, owner="a", deadline=deadline)]
 
 
 def record(number: int, entries: Mapping[str, str], name: str = "call_1") -> Operation:

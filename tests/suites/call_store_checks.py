@@ -7,10 +7,7 @@ import anyio
 
 from anabranch._durable import CallEvent, RoundRecord
 from anabranch.stores import CallStore
-from tests.suites.call_model_checks import (
-    CALL_PROGRAM_CHECKS,
-    each_operation_equals_the_model,
-)
+from tests.suites.call_model_checks import CALL_PROGRAM_CHECKS, each_operation_equals_the_model
 from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call, begun, run
 from tests.suites.expectations import TEXTS, expect, opened, refused, yes
 
@@ -81,9 +78,7 @@ async def calls_are_chosen_by_any_text(open_store: OpenCallStore) -> None:
             expect([each.call_id for each in found], [f"{text[:20]} call"], "it is found by both")
 
 
-async def a_worker_with_outdated_answers_records_nothing(
-    open_store: OpenCallStore,
-) -> None:
+async def a_worker_with_outdated_answers_records_nothing(open_store: OpenCallStore) -> None:
     """A worker was suspended before its first record. A round that is over accepts any record."""
     async with opened(open_store) as store:
         await begun(store)

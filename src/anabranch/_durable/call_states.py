@@ -88,24 +88,14 @@ NAMED: Mapping[str, frozenset[CallState]] = {
 """The names of states for users: each state's name, and ``open`` for all but the ends."""
 
 TRANSITIONS: Mapping[CallEvent, Mapping[CallState, CallState]] = {
-    CallEvent.OPEN: {
-        _READY: _RUNNING,
-        _WAITING: _RUNNING,
-        _RUNNING: _RUNNING,
-        _UNDOING: _UNDOING,
-    },
+    CallEvent.OPEN: {_READY: _RUNNING, _WAITING: _RUNNING, _RUNNING: _RUNNING, _UNDOING: _UNDOING},
     CallEvent.ASK: {_RUNNING: _WAITING},
     CallEvent.RETURN: {_RUNNING: CallState.DONE},
     CallEvent.RAISE: {_RUNNING: CallState.FAILED, _UNDOING: CallState.FAILED},
     CallEvent.FAIL: {_RUNNING: _UNDOING, _UNDOING: _UNDOING},
     CallEvent.RETRY: {_UNDOING: _UNDOING},
     CallEvent.LEAVE: {_RUNNING: _READY, _UNDOING: _UNDOING},
-    CallEvent.UNDO: {
-        _READY: _UNDOING,
-        _WAITING: _UNDOING,
-        _RUNNING: _UNDOING,
-        _UNDOING: _UNDOING,
-    },
+    CallEvent.UNDO: {_READY: _UNDOING, _WAITING: _UNDOING, _RUNNING: _UNDOING, _UNDOING: _UNDOING},
     CallEvent.EXPIRE: {_UNDOING: CallState.EXPIRED},
     CallEvent.STOP: {_UNDOING: CallState.STOPPED},
 }

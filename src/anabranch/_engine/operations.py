@@ -21,12 +21,7 @@ from anabranch._engine.open_asks import Alarm, OpenAsks
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Observe, Scope, unobserved
 from anabranch._engine.strands import Strand, current_strand
-from anabranch.errors import (
-    AnabranchError,
-    SerializationError,
-    error_from_json,
-    error_to_json,
-)
+from anabranch.errors import AnabranchError, SerializationError, error_from_json, error_to_json
 
 T = TypeVar("T")
 Sink = Callable[[Notice], Awaitable[None]]

@@ -24,12 +24,7 @@ from anabranch._durable import (
 )
 from anabranch._engine import Journal, wakes_at
 from anabranch._recorded.finding import listed
-from anabranch._recorded.shapes import (
-    Holder,
-    RecordedCall,
-    RecordedRound,
-    RoundOutcome,
-)
+from anabranch._recorded.shapes import Holder, RecordedCall, RecordedRound, RoundOutcome
 from anabranch._recorded.steps import Steps, error_text
 
 

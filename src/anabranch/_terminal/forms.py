@@ -47,9 +47,7 @@ class DismissedError(Exception):
 
 
 async def ask_form(
-    request: ElicitRequest,
-    typed: Mapping[str, JsonValue] | None = None,
-    only: Collection[str] = (),
+    request: ElicitRequest, typed: Mapping[str, JsonValue] | None = None, only: Collection[str] = ()
 ) -> ElicitReply:
     """Ask for the fields ``only``, or all, with the values ``typed`` in a previous attempt."""
     try:

@@ -19,13 +19,7 @@ from functools import cache
 from typing import Any
 
 from anabranch._engine import Notice
-from anabranch.adapters._paused_call import (
-    Answers,
-    Failed,
-    PausedCall,
-    notice_json,
-    require_both,
-)
+from anabranch.adapters._paused_call import Answers, Failed, PausedCall, notice_json, require_both
 from anabranch.errors import find_framework
 from anabranch.models import as_sampler
 from anabranch.rounds import Asked, Returned, Rounds

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 
 from anabranch._engine import Notice
 from anabranch._lazy import lazy_names
-from anabranch.agents._agent import (
-    Agent,
-    add_reply,
-    end_of,
-    given_answer,
-    turn_of,
-    with_front_end,
-)
+from anabranch.agents._agent import Agent, add_reply, end_of, given_answer, turn_of, with_front_end
 from anabranch.agents._agent_dependencies import (
     AgentDependencies,
     Suspension,

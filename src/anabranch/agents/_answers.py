@@ -89,8 +89,7 @@ async def line_at_head(store: TreeStore, thread_id: str, node_id: str) -> Surrou
     if head is None or node_id not in ids:
         return await store.around(thread_id, node_id)
     [*_, end] = takewhile(
-        lambda each: each.id == node_id or each.kind in ASIDE,
-        head.nodes[ids.index(node_id) :],
+        lambda each: each.id == node_id or each.kind in ASIDE, head.nodes[ids.index(node_id) :]
     )
     return head if end is head.last else await store.around(thread_id, end.id)
 

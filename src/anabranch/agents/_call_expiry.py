@@ -49,11 +49,7 @@ def _conversation_at(thread: Thread | None, above: Path) -> Runtime:
 
 
 async def keep_open(
-    dependencies: AgentDependencies,
-    call: str,
-    until: float = math.inf,
-    *,
-    now: float = -math.inf,
+    dependencies: AgentDependencies, call: str, until: float = math.inf, *, now: float = -math.inf
 ) -> bool:
     """Extend a call's deadline; return whether the call is open, as is a call that no store has."""
     begins = until if until < math.inf else dependencies.clock.now()

@@ -46,11 +46,7 @@ class CalledTool(UsableTool):
     is_versioned: bool = True
 
     def __init__(
-        self,
-        tool: Tool[Any],
-        *,
-        concurrent_elicits: bool = True,
-        elicits_in_branches: bool = True,
+        self, tool: Tool[Any], *, concurrent_elicits: bool = True, elicits_in_branches: bool = True
     ) -> None:
         self.tool = tool
         self._concurrent = concurrent_elicits

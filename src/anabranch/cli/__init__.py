@@ -49,12 +49,7 @@ def _run(typed: list[str]) -> int:
     try:
         app.config = configuration_files()
         typed_command.set(" ".join(["anabranch", *takewhile(str.isalpha, typed)]))
-        app(
-            typed,
-            exit_on_error=False,
-            print_error=False,
-            result_action="return_none",
-        )
+        app(typed, exit_on_error=False, print_error=False, result_action="return_none")
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has left, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

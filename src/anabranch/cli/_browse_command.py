@@ -17,8 +17,7 @@ INSTEAD = "anabranch tree show works without it."
 
 def browse_command(
     thread: Annotated[
-        str | None,
-        Parameter(help="Id of a conversation, or its beginning. Default: the latest."),
+        str | None, Parameter(help="Id of a conversation, or its beginning. Default: the latest.")
     ] = None,
     /,
     *,

@@ -29,15 +29,7 @@ def list_command(
     tool: Annotated[str | None, Parameter(help="List only calls of this tool.")] = None,
     status: Annotated[
         Literal[
-            "open",
-            "ready",
-            "running",
-            "waiting",
-            "undoing",
-            "done",
-            "failed",
-            "expired",
-            "stopped",
+            "open", "ready", "running", "waiting", "undoing", "done", "failed", "expired", "stopped"
         ]
         | None,
         Parameter(help="List only calls in this state; “open” means all that have not ended."),

@@ -41,13 +41,7 @@ from anabranch.chat import (
     send,
 )
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._chat_parts import (
-    ChatModels,
-    ChatParts,
-    OfferedTool,
-    WithoutModel,
-    parts_around,
-)
+from anabranch.cli._chat_parts import ChatModels, ChatParts, OfferedTool, WithoutModel, parts_around
 from anabranch.cli._option_groups import AgentOptions
 from anabranch.cli._options import MODEL, STORE, data_folder, of_tools, store_url
 from anabranch.cli._output import print_text
@@ -85,10 +79,7 @@ def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
     if store_url(agent.store).startswith("memory:"):
         return None
     words = ["anabranch", "chat", *options.targets, "--thread", thread_id]
-    for name, given, variable in (
-        ("--store", agent.store, STORE),
-        ("--model", agent.model, MODEL),
-    ):
+    for name, given, variable in (("--store", agent.store, STORE), ("--model", agent.model, MODEL)):
         if given is not None and given != os.environ.get(variable):
             words += [name, given]
     for header in turn.header or ():

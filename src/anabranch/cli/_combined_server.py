@@ -93,10 +93,7 @@ class ServerRecipe:
         return MadeServer(server, unused, around, note)
 
     def _add_agent_tools(
-        self,
-        found: Found,
-        store: str | TreeStore | None,
-        sampler: Sampler | None,
+        self, found: Found, store: str | TreeStore | None, sampler: Sampler | None
     ) -> AbstractAsyncContextManager[None]:
         wanted = self.agent_tools
         if not (wanted.folding or wanted.memory):

@@ -78,10 +78,7 @@ def example(*lines: str) -> str:
 
 def command_group(name: str, sample: str) -> App:
     return App(
-        name=name,
-        version=installed_version,
-        help_epilogue=example(sample),
-        help_format="markdown",
+        name=name, version=installed_version, help_epilogue=example(sample), help_format="markdown"
     )
 
 

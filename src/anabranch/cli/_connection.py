@@ -91,10 +91,7 @@ async def open_session(
         nonlocal connected
         # Our server of a file or module has compared its results with their schemas.
         async with connect(
-            opened,
-            answerer,
-            era="auto" if era == "saga" else era,
-            checks_results=is_server(target),
+            opened, answerer, era="auto" if era == "saga" else era, checks_results=is_server(target)
         ) as client:
             connected = True
             with acting:

@@ -13,15 +13,7 @@ from anabranch.cli._commands import command_group, example
 from anabranch.cli._options import Limit, Model, Store
 from anabranch.cli._output import print_either, print_json
 from anabranch.cli._stores import with_store
-from anabranch.memory import (
-    Distiller,
-    Filter,
-    Memory,
-    MemoryStore,
-    ReasoningBank,
-    shown,
-    words_of,
-)
+from anabranch.memory import Distiller, Filter, Memory, MemoryStore, ReasoningBank, shown, words_of
 from anabranch.stores import open_memory_store
 
 _ALL = 1_000_000_000

@@ -114,8 +114,7 @@ class Persistence:
         ),
     ] = True
     grace: Annotated[
-        float,
-        Parameter(help="Seconds for ending and undoing running calls when the server stops."),
+        float, Parameter(help="Seconds for ending and undoing running calls when the server stops.")
     ] = GRACE
     max_running: Annotated[
         int | None,
@@ -177,6 +176,6 @@ class AgentTools:
         str | None,
         Parameter(
             help="Name of a project, for --memory: all callers read its notes, and add notes with "
-            'scope="project". Default: callers with different tokens share no notes.',
+            'scope="project". Default: callers with different tokens share no notes.'
         ),
     ] = None

@@ -12,11 +12,7 @@ from cyclopts import Parameter
 from anabranch._terminal import UsageError
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._option_groups import AgentTools, Asking, Persistence
-from anabranch.cli._options import (
-    CallLimits,
-    Model,
-    SourceTarget,
-)
+from anabranch.cli._options import CallLimits, Model, SourceTarget
 
 
 def serve_command(

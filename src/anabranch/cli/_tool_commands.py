@@ -99,8 +99,7 @@ class SampleRules:
     no_samples_for: Annotated[
         tuple[str, ...],
         Parameter(
-            negative="",
-            help="Tool or target for which the command refuses samples. Repeatable.",
+            negative="", help="Tool or target for which the command refuses samples. Repeatable."
         ),
     ] = ()
 
@@ -238,12 +237,7 @@ def dev_command(
     with failing_as(UsageError, StoreError):
         calls, tree = open_stores(store or "memory:")
     app = make_chat_app(
-        tree,
-        leads,
-        [BranchSelf(), tools],
-        calls=calls,
-        recorded_calls="values",
-        closes_store=True,
+        tree, leads, [BranchSelf(), tools], calls=calls, recorded_calls="values", closes_store=True
     )
     app.router.routes.insert(0, tools.route())
     app.state.rooms.append("dev")

@@ -48,12 +48,7 @@ Node = Annotated[
 
 
 @tree_app.command(name="list", help_epilogue=example("anabranch tree list --limit 5"))
-def list_command(
-    *,
-    limit: Limit = 50,
-    json: AsJson = False,
-    store: Store = None,
-) -> None:
+def list_command(*, limit: Limit = 50, json: AsJson = False, store: Store = None) -> None:
     """List the latest threads, the newest first: a table in a terminal, otherwise JSON."""
     found = with_store(open_tree_store, store, lambda trees: trees.threads(limit))
     listed = [{"thread": one.id, "title": one.title, "created_at": one.created_at} for one in found]

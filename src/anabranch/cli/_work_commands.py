@@ -105,8 +105,7 @@ def retry_command(name: Name, /, *, store: Store = None) -> None:
 @work_app.command(name="cancel", help_epilogue=example("anabranch work cancel thread_1a2b"))
 def cancel_command(
     name: Annotated[
-        str,
-        Parameter(help="Id of a conversation, or its beginning; “last” for the latest."),
+        str, Parameter(help="Id of a conversation, or its beginning; “last” for the latest.")
     ],
     /,
     *,

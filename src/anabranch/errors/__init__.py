@@ -397,8 +397,7 @@ class UnknownCallError(StoreError, recordable=False):  # never the outcome of a 
 
     def __init__(self, call_id: str) -> None:
         super().__init__(
-            f"The store has no call {call_id!r}; it never started, or was deleted.",
-            call_id=call_id,
+            f"The store has no call {call_id!r}; it never started, or was deleted.", call_id=call_id
         )
 
 

@@ -184,11 +184,7 @@ class BankMemory:
         This method sets no time limit; the settings of the branches do.
         """
         found = await self._bank().recall(
-            text,
-            allowance=allowance,
-            limit=limit,
-            min_confidence=min_confidence,
-            timeout=math.inf,
+            text, allowance=allowance, limit=limit, min_confidence=min_confidence, timeout=math.inf
         )
         return [
             InjectedItem(

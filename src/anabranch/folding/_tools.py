@@ -18,8 +18,7 @@ from anabranch.folding._service import BranchService
 from anabranch.tool import Tool, ToolAnnotations, tool
 
 SessionId = Annotated[
-    str | None,
-    Field(description="The session_id that the first branch_create has returned."),
+    str | None, Field(description="The session_id that the first branch_create has returned.")
 ]
 OneBranch = Annotated[
     str | None,

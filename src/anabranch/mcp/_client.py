@@ -115,11 +115,7 @@ def _with_contexts(result: R) -> R:
 
 
 def connect(
-    server: Connectable,
-    answerer: Answerer,
-    *,
-    era: Era = "auto",
-    checks_results: bool = True,
+    server: Connectable, answerer: Answerer, *, era: Era = "auto", checks_results: bool = True
 ) -> Client:
     """Return a client of ``server``; ``checks_results`` compares results with output schemas."""
     able = answerer.capabilities

@@ -67,10 +67,7 @@ def invalid_token(token: tuple[str, str]) -> MCPError:
 
 @contextmanager
 def mapped_errors(
-    *,
-    is_modern: bool,
-    token: tuple[str, str] | None,
-    unmapped: tuple[type[Exception], ...] = (),
+    *, is_modern: bool, token: tuple[str, str] | None, unmapped: tuple[type[Exception], ...] = ()
 ) -> Generator[None]:
     """Turn every exception of a call into an ``MCPError`` or a :class:`CallFailedError`.
 

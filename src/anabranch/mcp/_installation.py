@@ -54,11 +54,7 @@ class Installation:
             version="" if options.store is None else code_version(tools, options.code_version),
         )
         calls = CallService(
-            runtime,
-            durability_of(options),
-            PROTOCOL_ERRORS,
-            options.max_state,
-            options.max_running,
+            runtime, durability_of(options), PROTOCOL_ERRORS, options.max_state, options.max_running
         )
         sealer = sealer_of(options, audience, HANDLES)
         self.service: Service = Service(

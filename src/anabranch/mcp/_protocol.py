@@ -14,13 +14,7 @@ from anabranch._asking import Answerer, AnswerError, Capabilities
 from anabranch._elicitation import describe
 from anabranch._engine import Answer, Ask
 from anabranch._text import encodable, number_problem
-from anabranch.messages import (
-    ElicitRequest,
-    Message,
-    SampleReply,
-    SampleRequest,
-    UrlRequest,
-)
+from anabranch.messages import ElicitRequest, Message, SampleReply, SampleRequest, UrlRequest
 
 if TYPE_CHECKING:
     from anabranch.tool import ToolAnnotations
@@ -221,9 +215,7 @@ def elicit_request(step_id: str, params: types.ElicitRequestParams) -> ElicitReq
     )
 
 
-def sampled(
-    reply: SampleReply,
-) -> types.CreateMessageResult | types.CreateMessageResultWithTools:
+def sampled(reply: SampleReply) -> types.CreateMessageResult | types.CreateMessageResultWithTools:
     wire = encodable(reply.wire())
     wire.pop("usage", None)  # the protocol has no field for it
     if len(reply.content) == 1:

@@ -20,14 +20,7 @@ from anabranch._asking import Capabilities
 from anabranch._durable import digest
 from anabranch._engine import Answer, Ask, Finished, Journal, wakes_at
 from anabranch._text import encodable
-from anabranch.mcp._eras import (
-    CHAIN,
-    ROUND_REPLIES,
-    Heartbeat,
-    answers_to,
-    marked,
-    request_answer,
-)
+from anabranch.mcp._eras import CHAIN, ROUND_REPLIES, Heartbeat, answers_to, marked, request_answer
 from anabranch.mcp._error_mapping import checked_results
 from anabranch.mcp._protocol import to_request
 from anabranch.mcp._request import McpRequest

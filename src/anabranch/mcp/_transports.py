@@ -30,13 +30,7 @@ from pydantic import BaseModel
 from anabranch._asking import Answerer, Forwarding
 from anabranch._text import printable_line
 from anabranch.mcp._protocol import KEY_META, TAKES_KEY_META
-from anabranch.messages import (
-    ElicitReply,
-    ElicitRequest,
-    SampleReply,
-    SampleRequest,
-    UrlRequest,
-)
+from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 

@@ -73,11 +73,7 @@ def is_unfinished(structured: JsonValue) -> bool:
 def with_unfinished(schema: Mapping[str, Any]) -> dict[str, Any]:
     variants = [{"required": schema["required"]}, {"required": [UNFINISHED]}]
     rest = {name: value for name, value in schema.items() if name != "required"}
-    return {
-        **rest,
-        "properties": {**schema["properties"], UNFINISHED: VARIANT},
-        "oneOf": variants,
-    }
+    return {**rest, "properties": {**schema["properties"], UNFINISHED: VARIANT}, "oneOf": variants}
 
 
 def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> Unfinished:

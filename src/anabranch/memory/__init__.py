@@ -38,18 +38,8 @@ from anabranch.memory._ports import (
     QueuedBranch,
 )
 from anabranch.memory._recall import InjectedMemory, Recall
-from anabranch.memory._secrets import (
-    REDACTED,
-    WITHHELD,
-    Scrubbed,
-    Scrubber,
-    WithheldError,
-)
-from anabranch.memory._tools import (
-    FoundMemory,
-    memory_tools,
-    shown,
-)
+from anabranch.memory._secrets import REDACTED, WITHHELD, Scrubbed, Scrubber, WithheldError
+from anabranch.memory._tools import FoundMemory, memory_tools, shown
 from anabranch.memory._words import indexed, words_of
 
 __all__ = [

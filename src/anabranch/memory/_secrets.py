@@ -140,8 +140,7 @@ _PATTERNS = (
         re.IGNORECASE,
     ),
     re.compile(
-        r"\bauthorization[\"']?[ \t]*:[ \t]*[\"']?(?P<secret>[\w.~+/=-]{16,})",
-        re.IGNORECASE,
+        r"\bauthorization[\"']?[ \t]*:[ \t]*[\"']?(?P<secret>[\w.~+/=-]{16,})", re.IGNORECASE
     ),
     # .netrc: machine HOST login NAME password SECRET, on one line or several.
     re.compile(

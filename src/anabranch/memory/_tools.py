@@ -65,8 +65,7 @@ def memory_tools(banks: Banks) -> list[Tool[Any]]:
         description: Annotated[Description, Field(description="One sentence: when it is useful.")],
         content: Annotated[Content, Field(description="One to three sentences: what to do.")],
         scope: Annotated[
-            Level | None,
-            Field(description="The audience; by default, the smallest allowed."),
+            Level | None, Field(description="The audience; by default, the smallest allowed.")
         ] = None,
     ) -> RecordedMemory:
         """Remember something for later work.

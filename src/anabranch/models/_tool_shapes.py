@@ -21,13 +21,7 @@ from pydantic_core import from_json, to_json
 
 from anabranch._schemas import UnusableSchemaError
 from anabranch.messages import ToolSpec
-from anabranch.models._tool_schemas import (
-    Schema,
-    folded,
-    mapped,
-    parts_of,
-    without_recursion,
-)
+from anabranch.models._tool_schemas import Schema, folded, mapped, parts_of, without_recursion
 from anabranch.tree import wire_name
 
 logger: Final = logging.getLogger("anabranch.models")

@@ -8,13 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from anabranch.replay_check._scopes import (
-    Context,
-    ContextMethod,
-    Function,
-    Scope,
-    parameters_of,
-)
+from anabranch.replay_check._scopes import Context, ContextMethod, Function, Scope, parameters_of
 from anabranch.replay_check._values import Values
 
 ASKS = frozenset({"sample", "elicit", "elicit_url", "converse", "sleep", "sleep_until"})

@@ -16,16 +16,7 @@ import anyio
 from anabranch._aio import Clock, Ids, SystemClock, SystemIds, Timer
 from anabranch._asking import Absent, Answerer, Host, answer, deliver
 from anabranch._budget import Limits
-from anabranch._engine import (
-    Call,
-    Effect,
-    Entry,
-    Finished,
-    Journal,
-    Notice,
-    perform,
-    wakes_at,
-)
+from anabranch._engine import Call, Effect, Entry, Finished, Journal, Notice, perform, wakes_at
 from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
 from anabranch.replay_check._compare import Run, differences, troubles
 from anabranch.replay_check._rules import Finding

@@ -73,25 +73,18 @@ RULES: dict[str, Rule] = {
         "{} uses the network again in every round, and may return something else.",
         "Call it through ctx.step.",
     ),
-    "subprocess": Rule(
-        "{} starts a process again in every round.",
-        "Call it through ctx.step.",
-    ),
+    "subprocess": Rule("{} starts a process again in every round.", "Call it through ctx.step."),
     "file-access": Rule(
         "{} accesses the file system again in every round, and may find something else.",
         "Call it through ctx.step.",
     ),
-    "database": Rule(
-        "{} accesses the database again in every round.",
-        "Call it through ctx.step.",
-    ),
+    "database": Rule("{} accesses the database again in every round.", "Call it through ctx.step."),
     "console-output": Rule(
         "{} writes the same again in every round.",
         "Use ctx.log or ctx.notify, which send a message once.",
     ),
     "console-input": Rule(
-        "{} reads from the server's terminal again in every round.",
-        "Ask the user with ctx.elicit.",
+        "{} reads from the server's terminal again in every round.", "Ask the user with ctx.elicit."
     ),
     # -- the end of a round ------------------------------------------------------------------------
     "ask-in-finally": Rule(

@@ -13,14 +13,7 @@ from anabranch.replay_check._call_rules import rule_of, rule_of_unknown
 from anabranch.replay_check._check import Check, Part
 from anabranch.replay_check._misuse import Misuse, Mutations
 from anabranch.replay_check._rules import Finding
-from anabranch.replay_check._scopes import (
-    Class,
-    ContextMethod,
-    External,
-    Function,
-    Instance,
-    Scope,
-)
+from anabranch.replay_check._scopes import Class, ContextMethod, External, Function, Instance, Scope
 from anabranch.replay_check._sources import Library, NoSourceError
 from anabranch.replay_check._suspension import Suspension
 from anabranch.replay_check._values import Value

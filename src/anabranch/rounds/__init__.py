@@ -18,11 +18,7 @@ from anabranch.rounds._questions import (
     Returned,
     read_reply,
 )
-from anabranch.rounds._rounds import (
-    Rounds,
-    RoundsKeywords,
-    run_round,
-)
+from anabranch.rounds._rounds import Rounds, RoundsKeywords, run_round
 
 __all__ = [
     "Asked",

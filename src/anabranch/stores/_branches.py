@@ -106,8 +106,7 @@ PRUNE_BRANCHES = Statement(
 )
 PRUNE_SESSIONS = Statement(
     sa.delete(SESSION).where(
-        SESSION.c.touched_at < _BEFORE,
-        ~sa.exists().where(BRANCH.c.session == SESSION.c.id),
+        SESSION.c.touched_at < _BEFORE, ~sa.exists().where(BRANCH.c.session == SESSION.c.id)
     )
 )
 

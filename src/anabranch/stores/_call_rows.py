@@ -120,10 +120,7 @@ def to_answer(row: Row) -> tuple[str, AnswerRecord]:
 
 
 def known_round(
-    connection: sa.Connection,
-    row: Row,
-    which: Mapping[str, Any],
-    inbox: Mapping[str, AnswerRecord],
+    connection: sa.Connection, row: Row, which: Mapping[str, Any], inbox: Mapping[str, AnswerRecord]
 ) -> OpenedRound:
     end, number = row[CALL_WIDTH:], which["which"]
     taken = {step: each for step, each in inbox.items() if each.round == number}
@@ -153,12 +150,7 @@ def open_known(
     undone = undone_steps(connection, lease["this"]) if is_undoing else frozenset[str]()
     found = {step: inbox[step] for step in taken if step in inbox}
     return replace(
-        known,
-        answers=taken,
-        entered=_entered(found),
-        undone=undone,
-        given=digest,
-        is_leased=True,
+        known, answers=taken, entered=_entered(found), undone=undone, given=digest, is_leased=True
     )
 
 

@@ -6,14 +6,7 @@ from collections.abc import Collection, Iterable
 
 import sqlalchemy as sa
 
-from anabranch._durable import (
-    ENDS_LEASE,
-    ENDS_ROUND,
-    OPEN,
-    TRANSITIONS,
-    CallEvent,
-    CallState,
-)
+from anabranch._durable import ENDS_LEASE, ENDS_ROUND, OPEN, TRANSITIONS, CallEvent, CallState
 from anabranch.stores._sql import Opaque, Statement, insert_first, metadata, numbered, partial_index
 
 

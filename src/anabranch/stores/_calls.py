@@ -225,13 +225,7 @@ class Calls:
         return await self._database.write(work, lasting=new is not None or bool(given))
 
     async def end_round(
-        self,
-        call_id: str,
-        record: RoundRecord,
-        event: CallEvent,
-        *,
-        owner: str,
-        deadline: float,
+        self, call_id: str, record: RoundRecord, event: CallEvent, *, owner: str, deadline: float
     ) -> RoundRecord:
         which = {"this": to_bytes(call_id), "which": record.number}
         row = round_row(call_id, record)

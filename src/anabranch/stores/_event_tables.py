@@ -94,9 +94,7 @@ _UNWAITED = sa.func.set_config("synchronous_commit", "off", True)  # noqa: FBT00
 """A column of a Postgres statement; it makes the commit not wait for the disk."""
 
 
-def _unwaited(
-    statement: sa.Update | Callable[[sa.Dialect], sa.Insert],
-) -> Statement:
+def _unwaited(statement: sa.Update | Callable[[sa.Dialect], sa.Insert]) -> Statement:
     """Return ``statement`` so that on Postgres its commit does not wait for the disk."""
 
     def make(dialect: sa.Dialect) -> sa.ClauseElement:

@@ -6,14 +6,7 @@ The order of concurrent branches is unknown, but the request shows which branch 
 from __future__ import annotations
 
 import re
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Mapping,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from inspect import isawaitable
 from typing import Any, TypeAlias

@@ -204,9 +204,7 @@ def test_every_round_may_go_to_another_server(url: str, other_url: str, tmp_path
 
 
 @pytest.mark.parametrize("heartbeat", ["0.2", "0"])
-def test_a_client_whose_timeout_restarts_at_progress_waits_for_its_user(
-    heartbeat: str,
-) -> None:
+def test_a_client_whose_timeout_restarts_at_progress_waits_for_its_user(heartbeat: str) -> None:
     """Real time has to pass, since the timeout is the client's own; a busy server asks within it."""
     with serving(EXAMPLES / "pick_card.py", options=["--heartbeat", heartbeat]) as url:
         lines = play(

@@ -15,12 +15,7 @@ from anabranch._durable import UNDONE, CallRecord, is_compensated
 from anabranch._engine import wakes_at
 from anabranch._schemas import filled_in, misfits
 from anabranch._text import number_problem
-from anabranch.agents import (
-    AgentDependencies,
-    PathEnd,
-    branch_around,
-    is_in_front_end,
-)
+from anabranch.agents import AgentDependencies, PathEnd, branch_around, is_in_front_end
 from anabranch.chat._plugins.plugin import PluginServer
 from anabranch.chat._plugins.plugin_answerer import StoredQuestion, read_question
 from anabranch.chat._plugins.plugin_request import ElicitId, Exposure

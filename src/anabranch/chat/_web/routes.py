@@ -108,10 +108,7 @@ class Routes:
             raise HTTPException(404, "This conversation has no such file.")
         kind = media_type(found)
         shown = "inline" if kind in IMAGES else "attachment"
-        headers = {
-            "Content-Disposition": f'{shown}; filename="{digest[:12]}"',
-            **IMMUTABLE,
-        }
+        headers = {"Content-Disposition": f'{shown}; filename="{digest[:12]}"', **IMMUTABLE}
         return Response(found, media_type=kind or "application/octet-stream", headers=headers)
 
     async def pending(self, request: Request) -> Response:

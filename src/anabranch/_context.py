@@ -35,7 +35,14 @@ from anabranch._asking import (
     first_arguments,
     given_messages,
     needs_of,
+    refuse_as_argument,
+    refuse_attribute,
     request_of,
+    require_awaitable,
+    require_operations,
+    require_runnable,
+    require_seconds,
+    require_text,
     run_elicit,
     run_elicit_url,
     run_sample,
@@ -44,15 +51,6 @@ from anabranch._asking import (
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch._engine import Branch, Call, Notice, Scope, codec_of, current_idempotency_key, pin
-from anabranch._misuse import (
-    refuse_as_argument,
-    refuse_attribute,
-    require_awaitable,
-    require_operations,
-    require_runnable,
-    require_seconds,
-    require_text,
-)
 from anabranch._text import MARKS, checked_name
 from anabranch.errors import CapabilityError
 from anabranch.messages import (

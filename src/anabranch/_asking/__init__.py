@@ -34,6 +34,15 @@ if TYPE_CHECKING:
         find_tool,
         first_arguments,
     )
+    from anabranch._asking.misuse import (
+        refuse_as_argument,
+        refuse_attribute,
+        require_awaitable,
+        require_operations,
+        require_runnable,
+        require_seconds,
+        require_text,
+    )
     from anabranch._asking.replies import refusal, tool_use, wanted_form
     from anabranch._asking.sampling import (
         SampleJob,
@@ -62,6 +71,10 @@ else:
             ".conversing": "Role Talk checked_tools given_messages",
             ".eliciting": "ElicitJob fields_asked_again find_question run_elicit run_elicit_url",
             ".host": "CAPABILITIES Capabilities Host Runnable Sampler find_tool first_arguments",
+            ".misuse": (
+                "refuse_as_argument refuse_attribute require_awaitable require_operations"
+                " require_runnable require_seconds require_text"
+            ),
             ".replies": "refusal tool_use wanted_form",
             ".sampling": "SampleJob SampleResult as_spec check_options count_answers needs_of request_of run_sample",
             ".tokens": "ADMISSION_MARGIN estimate_tokens prompt_tokens said usage_tokens",

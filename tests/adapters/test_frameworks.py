@@ -40,7 +40,7 @@ def test_a_framework_that_is_too_old_is_named_with_its_version() -> None:
 @pytest.mark.parametrize(
     "framework", ["agent_framework", "google_adk", "langchain", "openai_agents", "pydantic_ai"]
 )
-def test_every_adapter_refuses_what_is_no_tool_or_no_rounds(framework: str) -> None:
+def test_every_adapter_refuses_other_kinds_of_tools_and_rounds(framework: str) -> None:
     adapter: Any = import_module(f"anabranch.adapters.{framework}")
     with pytest.raises(TypeError, match=r"as_tool\(\) takes a tool, .* the function 'model'"):
         adapter.as_tool(model, Rounds(keys=["k" * 32]))

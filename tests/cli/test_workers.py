@@ -143,4 +143,4 @@ async def test_replies_do_not_wait_for_the_acknowledgement_of_the_one_before() -
 
 def test_a_worker_may_import_its_tools_for_longer_than_uvicorn_allows_by_default() -> None:
     default = uvicorn.Config("app").timeout_worker_healthcheck
-    assert configure(None, Bounds(1), 2).timeout_worker_healthcheck >= 20 * default
+    assert configure(None, Bounds(1), 2).timeout_worker_healthcheck >= 4 * default

@@ -268,9 +268,7 @@ def _whole(value: object) -> object:
 
 def _checker(schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - jsonschema has no types
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow
-    from jsonschema.validators import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
-        validator_for,
-    )
+    from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
 
     dialect = schema.get("$schema")
     known = {"$schema": dialect} if isinstance(dialect, str) else {}

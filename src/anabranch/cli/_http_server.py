@@ -152,8 +152,11 @@ class Lifetime:
 
 HEADROOM: Final = 16
 """Health checks that a server answers at the same time, in addition to all other requests."""
-STARTING: Final = 120
-"""Seconds in which a worker imports the tools; uvicorn kills and replaces a worker that takes longer."""
+STARTING: Final = 20
+"""Seconds in which a worker imports the tools; uvicorn kills and replaces a worker that takes longer.
+
+As long, uvicorn may wait for a sign of a worker that has just died.
+"""
 
 
 @dataclass(frozen=True, slots=True)

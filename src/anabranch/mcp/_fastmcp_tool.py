@@ -11,9 +11,7 @@ from typing import Any, Self
 import mcp_types as types
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import FastMCPError, ToolError
-from fastmcp.server.context import (
-    _log_level_session_key,  # pyright: ignore[reportPrivateUsage] - see FastMcpRequest.wants
-)
+from fastmcp.server.context import _log_level_session_key  # pyright: ignore[reportPrivateUsage] - see FastMcpRequest.wants
 from fastmcp.server.dependencies import get_context
 from fastmcp.server.extensions import MethodBinding, ServerExtension
 from fastmcp.server.providers import Provider

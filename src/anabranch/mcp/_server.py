@@ -248,12 +248,7 @@ def install_fastmcp(
     with needs_extra("fastmcp", "Serving tools with FastMCP"):
         from fastmcp import FastMCP  # noqa: PLC0415 - an extra
 
-        from anabranch.mcp._fastmcp_tool import (  # noqa: PLC0415 - an extra
-            FastMcpSagas,
-            FastMcpTool,
-            Lifespan,
-            has_sagas,
-        )
+        from anabranch.mcp._fastmcp_tool import FastMcpSagas, FastMcpTool, Lifespan, has_sagas  # noqa: PLC0415 - an extra
     require_server(server, FastMCP)
     given = options_for("FastMCP(…)", options, keywords)
     installation = Installation(tools, given, server.name)

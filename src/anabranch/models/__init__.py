@@ -105,10 +105,7 @@ def open_model(
             " or ollama:qwen3, or script:FILE."
         )
     with needs_extra("models", f"Model {name!r}", ModelError, is_named=True):
-        from anabranch.models._pydantic_ai import (  # noqa: PLC0415 - an extra
-            ProviderModel,
-            find_model,
-        )
+        from anabranch.models._pydantic_ai import ProviderModel, find_model  # noqa: PLC0415 - an extra
     return ProviderModel(*map(find_model, names), timeout=timeout, retries=retries, cache=cache)
 
 

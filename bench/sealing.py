@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from mcp.server.mcpserver import AESGCMRequestStateCodec
 
 from anabranch._aio import SystemClock
-from anabranch._sealing import SagaClaims, Sealer
+from anabranch._durable import SagaClaims, Sealer
 from bench.measure import Row, Times, time_in_turns
 
 NAME = "sealing"

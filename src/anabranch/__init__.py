@@ -40,19 +40,21 @@ from anabranch._lazy import lazy_names
 if TYPE_CHECKING:
     from anabranch._aio import Clock, Ids, Timer
     from anabranch._asking import (
+        Accepted,
         Answerer,
         AnswerError,
         AnsweringPolicy,
+        Cancelled,
         Capabilities,
+        Declined,
+        Elicitation,
+        ElicitResult,
         PolicedAnswerer,
         Sampler,
         SampleResult,
     )
     from anabranch._budget import Limits
-    from anabranch._context import BranchContext
-    from anabranch._elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
     from anabranch._engine import idempotency_key
-    from anabranch._inprocess import run_tool
     from anabranch.errors import (
         AnabranchError,
         BranchDepthError,
@@ -83,20 +85,19 @@ if TYPE_CHECKING:
         UnsupportedRuntimeError,
     )
     from anabranch.messages import Message, ToolSpec, Usage, assistant, user
-    from anabranch.tool import HandoffTool, ToolAnnotations, tool
+    from anabranch.rounds import run_tool
+    from anabranch.tool import BranchContext, HandoffTool, ToolAnnotations, tool
 else:
     __getattr__ = lazy_names(
         __name__,
         {
             "._aio": "Clock Ids Timer",
             "._asking": (
-                "Answerer AnswerError AnsweringPolicy Capabilities PolicedAnswerer Sampler "
-                "SampleResult"
+                "Accepted Answerer AnswerError AnsweringPolicy Cancelled Capabilities Declined Elicitation "
+                "ElicitResult PolicedAnswerer Sampler SampleResult"
             ),
             "._budget": "Limits",
             "._engine": "idempotency_key",
-            "._context": "BranchContext",
-            "._elicitation": "Accepted Cancelled Declined Elicitation ElicitResult",
             ".errors": (
                 "AnabranchError BranchDepthError BranchLimitError BranchTimeoutError BranchTokenError "
                 "CallExpiredError CapabilityError ConcurrentElicitError ContextUseError "
@@ -105,9 +106,9 @@ else:
                 "SampleValidationError SerializationError StepFailed StoreError SuspensionError "
                 "ToolError UnknownCallError UnreachableError UnsupportedRuntimeError"
             ),
-            "._inprocess": "run_tool",
             ".messages": "Message ToolSpec Usage assistant user",
-            ".tool": "HandoffTool ToolAnnotations tool",
+            ".rounds": "run_tool",
+            ".tool": "BranchContext HandoffTool ToolAnnotations tool",
         },
     )
 

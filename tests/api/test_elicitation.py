@@ -11,7 +11,7 @@ import pytest
 from pydantic import AnyUrl, BaseModel, Field, RootModel, WithJsonSchema
 
 from anabranch import Accepted, Cancelled, Declined, Elicitation
-from anabranch._elicitation import form_schema
+from anabranch._asking import form_schema
 from anabranch._schemas import Form
 
 

@@ -13,7 +13,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src"
 
-LAZY = ["_asking", "_durable", "_recorded", "_terminal", "agents", "chat", "engines", "models"]
+LAZY = ["_asking", "_durable", "_terminal", "agents", "chat", "engines", "models", "rounds"]
 """The packages with names that are loaded when they are first used."""
 
 ROOM_OF = {
@@ -22,7 +22,7 @@ ROOM_OF = {
     "engine": "_engine",
     "engine_support": "_engine",
     "frameworks": "adapters",
-    "recorded": "_recorded",
+    "recorded": "_durable",
     "sagas": "mcp",
 }
 """The rooms of those folders of tests whose names differ. A folder's tests may enter their own room."""

@@ -18,7 +18,7 @@ def test_another_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.usefixtures("cold")
-@pytest.mark.parametrize("first", ["anabranch.tool", "anabranch._inprocess", "anabranch.mcp"])
+@pytest.mark.parametrize("first", ["anabranch.tool", "anabranch.rounds", "anabranch.mcp"])
 def test_tool_is_the_decorator_even_where_its_module_was_imported_first(first: str) -> None:
     program = f"import {first}; from anabranch import tool; assert tool.__name__ == 'tool', tool"
     subprocess.run([sys.executable, "-c", program], check=True)

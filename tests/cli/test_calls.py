@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from anabranch._durable import CallState
-from anabranch._recorded import (
+from anabranch._durable import (
+    CallState,
     Drift,
     Holder,
     Listed,

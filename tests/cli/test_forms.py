@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from anabranch import AnswerError
-from anabranch._elicitation import form_schema
+from anabranch._asking import form_schema
 from anabranch._terminal import DismissedError, ask_consent, ask_form, ask_text, on_interrupt
 from anabranch.messages import ElicitRequest
 from tests.cli.typist import CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, SPACE, UP, answering, fill, typing

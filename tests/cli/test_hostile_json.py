@@ -55,10 +55,8 @@ OWN = {
     "_engine",
     "errors/_extras.py",  # written by the installer of this package
     "_text/json_text.py",
-    "_recorded",
     "stores",
     "mcp/_service.py",  # arguments that this server has validated
-    "_sealing.py",
     "chat/_plugins",
     "chat/_web/another_line.py",
     "models/_provider_faults.py",  # the request that this process has sent

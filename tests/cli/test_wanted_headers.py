@@ -14,12 +14,12 @@ from starlette.routing import Route
 
 from anabranch import ToolError, tool
 from anabranch._asking import Absent
-from anabranch._context import BranchContext
 from anabranch._terminal import CommandError, FailedError
 from anabranch.agents import RemoteTools
 from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._options import Era, ReachOptions
 from anabranch.cli._tool_summaries import summaries_of
+from anabranch.tool import BranchContext
 from tests.mcp.harness import asgi, serving
 
 BEARER = 'Bearer error="invalid_token", error_description="Authentication required"'

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from anabranch import AnabranchError, Capabilities, Limits, run_tool
-from anabranch._elicitation import Accepted, Cancelled, Declined
+from anabranch._asking import Accepted, Cancelled, Declined
 from anabranch._engine import Notice
 from anabranch.agents import Agent, Event, ToolNoticed, TurnLimits, question_of, result_at
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, text_of

@@ -7,8 +7,7 @@ from fastmcp import FastMCP
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import Sampler
-from anabranch._durable import CallService
-from anabranch._sealing import HANDLES
+from anabranch._durable import HANDLES, CallService
 from anabranch.mcp import ServerOptions
 from anabranch.mcp._fastmcp_tool import FastMcpTool
 from anabranch.mcp._options import sealer_of

@@ -17,7 +17,7 @@ from mcp import Client
 from pydantic import AnyUrl, BaseModel, EmailStr, Field
 
 from anabranch import Accepted, BranchContext, tool
-from anabranch._elicitation import form_schema
+from anabranch._asking import form_schema
 from anabranch._schemas import Form
 from anabranch.mcp import create_server, install, install_fastmcp
 from anabranch.mcp._ask_page import read_form

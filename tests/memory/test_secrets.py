@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 from mcp.server.mcpserver import AESGCMRequestStateCodec
 
-from anabranch._sealing import SagaClaims, Sealer
+from anabranch._durable import SagaClaims, Sealer
 from anabranch.memory import WITHHELD, Scrubbed, Scrubber
 from anabranch.memory._secrets import _plugins
 from anabranch.testing import ManualClock

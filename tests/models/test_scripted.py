@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from anabranch import ToolSpec, assistant, run_tool, tool, user
-from anabranch._context import BranchContext
 from anabranch.messages import Message, SampleRequest, ToolResultBlock, ToolUseBlock
 from anabranch.models import ModelError, ScriptedModel, open_model
+from anabranch.tool import BranchContext
 
 
 def asking(*messages: Message | str, system: str | None = None) -> SampleRequest:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from anabranch._recorded import NoSuchCallError, find_call
+from anabranch._durable import NoSuchCallError, find_call
 from tests.durable.stores import Modelled
 from tests.suites.call_samples import a_call
 

@@ -8,9 +8,18 @@ import pytest
 from mcp.types import InputRequiredResult
 
 from anabranch import BranchContext, ToolError, tool
-from anabranch._durable import CallState, Reaper, dump_entry, enter, latest_journal
+from anabranch._durable import (
+    CallState,
+    Holder,
+    Reaper,
+    RecordedCall,
+    dump_entry,
+    enter,
+    latest_journal,
+    listed,
+    outline,
+)
 from anabranch._engine import Answer, Entry
-from anabranch._recorded import Holder, RecordedCall, listed, outline
 from anabranch.errors import error_to_json
 from anabranch.mcp import Durability
 from tests.durable.harness import Desk, accept

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch import BranchContext, ToolError, tool
-from anabranch._recorded import Drift, Replayed, replay_call
+from anabranch._durable import Drift, Replayed, replay_call
 from anabranch.tool import Tool
 from tests.durable.stores import Modelled
 from tests.recorded.trips import (

@@ -9,9 +9,15 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch._asking import Host
-from anabranch._durable import CallEvent, CallRecord, CallState, dump_answers
+from anabranch._durable import (
+    CallEvent,
+    CallRecord,
+    CallState,
+    RecordedCall,
+    dump_answers,
+    read_call,
+)
 from anabranch._engine import Answer, Finished
-from anabranch._recorded import RecordedCall, read_call
 from anabranch.messages import SampleReply, SampleRequest, Usage
 from anabranch.stores import CallStore
 from tests.durable.harness import Desk, accept

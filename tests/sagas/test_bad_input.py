@@ -12,7 +12,7 @@ from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, tool
-from anabranch._sealing import SagaClaims
+from anabranch._durable import SagaClaims
 from anabranch._text import DEEPEST
 from anabranch.mcp import CallToolSagaParams, ResumeToolSagaParams
 from anabranch.mcp._saga_shapes import LARGEST, read

@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.server.mcpserver import AESGCMRequestStateCodec
 
 from anabranch import Accepted, BranchContext, tool
-from anabranch._sealing import SagaClaims, Sealer
+from anabranch._durable import SagaClaims, Sealer
 from anabranch.mcp import create_server
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool

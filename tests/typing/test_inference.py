@@ -20,10 +20,9 @@ from anabranch import (
     run_tool,
     tool,
 )
-from anabranch._context import Op
 from anabranch.chat import PluginRequest, make_plugin
 from anabranch.testing import MockClient
-from anabranch.tool import Tool
+from anabranch.tool import Op, Tool
 
 
 class Confirm(BaseModel):

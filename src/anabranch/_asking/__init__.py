@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from anabranch._asking.answering_policy import AnsweringPolicy, PolicedAnswerer
     from anabranch._asking.conversation import Conversation
     from anabranch._asking.conversing import Role, Talk, checked_tools, given_messages
+    from anabranch._asking.elicitation import (
+        Accepted,
+        Cancelled,
+        Declined,
+        Elicitation,
+        ElicitResult,
+        checked_model,
+        describe,
+        describe_entry,
+        form_schema,
+        reason_of,
+    )
     from anabranch._asking.eliciting import (
         ElicitJob,
         fields_asked_again,
@@ -70,6 +82,10 @@ else:
             ".conversation": "Conversation",
             ".conversing": "Role Talk checked_tools given_messages",
             ".eliciting": "ElicitJob fields_asked_again find_question run_elicit run_elicit_url",
+            ".elicitation": (
+                "Accepted Cancelled Declined ElicitResult Elicitation checked_model describe describe_entry"
+                " form_schema reason_of"
+            ),
             ".host": "CAPABILITIES Capabilities Host Runnable Sampler find_tool first_arguments",
             ".misuse": (
                 "refuse_as_argument refuse_attribute require_awaitable require_operations"

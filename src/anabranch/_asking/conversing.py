@@ -14,10 +14,10 @@ from typing import Any, Literal, Protocol, cast
 from pydantic import ValidationError
 
 from anabranch._aio import all_of
+from anabranch._asking.elicitation import describe
 from anabranch._asking.host import Runnable
 from anabranch._asking.replies import refusal
 from anabranch._asking.sampling import SampleResult
-from anabranch._elicitation import describe
 from anabranch._engine import codec_of
 from anabranch.errors import AnabranchError, ConverseRoundsError
 from anabranch.messages import (

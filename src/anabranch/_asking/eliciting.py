@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
-from anabranch._asking.host import Host
-from anabranch._elicitation import (
+from anabranch._asking.elicitation import (
     Accepted,
     Cancelled,
     Declined,
@@ -20,6 +19,7 @@ from anabranch._elicitation import (
     describe,
     form_schema,
 )
+from anabranch._asking.host import Host
 from anabranch._engine import REFUSED, Call, Codec, Scope, drawn_codec, fingerprint, repeatable
 from anabranch._schemas import as_meant
 from anabranch._text import encodable

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from anabranch._asking.elicitation import Elicitation
 from anabranch._budget import Limits
-from anabranch._elicitation import Elicitation
 from anabranch._engine import Answer, Branch, Call, Codec
 from anabranch._text import read_json
 from anabranch.errors import CapabilityError, StepFailed, ToolError, error_to_json

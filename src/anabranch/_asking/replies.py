@@ -13,7 +13,7 @@ from typing import Any, cast
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from anabranch._elicitation import describe
+from anabranch._asking.elicitation import describe
 from anabranch._engine import Codec, drawn_codec, repeatable
 from anabranch._text import answer_in, encodable
 from anabranch.messages import SampleReply, ToolUseBlock

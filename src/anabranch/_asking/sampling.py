@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from anabranch._asking.conversation import Conversation, IdentityMemo
+from anabranch._asking.elicitation import describe
 from anabranch._asking.host import DOCUMENTS, Host, Runnable
 from anabranch._asking.replies import SCHEMA_TOOL, WantedForm, refusal
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
-from anabranch._elicitation import describe
 from anabranch._engine import REFUSED, Call, Entry, Journal, Scope, fingerprint
 from anabranch._text import json_line
 from anabranch.errors import SampleValidationError, StepFailed

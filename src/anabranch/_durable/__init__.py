@@ -45,6 +45,21 @@ if TYPE_CHECKING:
     from anabranch._durable.job import RETAIN, Durability, Job
     from anabranch._durable.lease import Lease, RenewedLease
     from anabranch._durable.reading import MAX_STATE, store_errors_mapped
+    from anabranch._durable.recorded.finding import (
+        AmbiguousCallError,
+        NoSuchCallError,
+        find_call,
+        listed,
+    )
+    from anabranch._durable.recorded.reading import outline, read_call
+    from anabranch._durable.recorded.replaying import Drift, Replayed, replay_call, without_tool
+    from anabranch._durable.recorded.shapes import (
+        Holder,
+        Listed,
+        RecordedCall,
+        RecordedRound,
+        RecordedStep,
+    )
     from anabranch._durable.rehearsal import Rehearsed, rehearse
     from anabranch._durable.run_events import (
         EventBatch,
@@ -54,6 +69,16 @@ if TYPE_CHECKING:
         QueuedTurn,
         RunEvents,
         TakenTurn,
+    )
+    from anabranch._durable.sealing import (
+        ASKS,
+        HANDLES,
+        ROUNDS,
+        SAGAS,
+        Claims,
+        SagaClaims,
+        Sealer,
+        has_expired,
     )
     from anabranch._durable.service import CallService
     from anabranch._durable.states import digest, is_compensated, latest_journal, latest_number
@@ -84,8 +109,13 @@ else:
             ".job": "Durability Job RETAIN",
             ".lease": "Lease RenewedLease",
             ".reading": "MAX_STATE store_errors_mapped",
+            ".recorded.finding": "AmbiguousCallError NoSuchCallError find_call listed",
+            ".recorded.reading": "outline read_call",
+            ".recorded.replaying": "Drift Replayed replay_call without_tool",
+            ".recorded.shapes": "Holder Listed RecordedCall RecordedRound RecordedStep",
             ".rehearsal": "Rehearsed rehearse",
             ".run_events": "EventBatch EventId MissedEventsError NewEvents QueuedTurn RunEvents TakenTurn",
+            ".sealing": "ASKS Claims HANDLES ROUNDS SAGAS SagaClaims Sealer has_expired",
             ".service": "CallService",
             ".states": "digest is_compensated latest_journal latest_number",
             ".store": "AnswerRecord CallRecord CallStore LeaseRecord OpenedRound RoundRecord",

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError, model_validator
 
-from anabranch._elicitation import describe_entry
+from anabranch._asking import describe_entry
 from anabranch._terminal.exits import UsageError
 from anabranch._text import read_json_list
 from anabranch.messages import ElicitReply, SampleReply, TextBlock

@@ -20,8 +20,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bin
 from pydantic import JsonValue, ValidationError
 from questionary import Choice, Question
 
-from anabranch._asking import AnswerError
-from anabranch._elicitation import describe
+from anabranch._asking import AnswerError, describe
 from anabranch._schemas import LEAVE_OUT, Field, Form, LeaveOut, Value
 from anabranch._terminal.interrupts import interrupt, signals_restored
 from anabranch._text import printable

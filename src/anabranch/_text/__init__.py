@@ -1,4 +1,4 @@
-"""Texts: made encodable for a wire, made printable for a terminal, read as JSON, checked as names."""
+"""Texts: made encodable for a wire, made printable for a terminal, read as JSON, read from files."""
 
 from anabranch._text.foreign_text import (
     MARKS,
@@ -20,4 +20,17 @@ from anabranch._text.json_text import (
     read_json_at,
     read_json_list,
     require_shallow,
+)
+from anabranch._text.media_types import (
+    AUDIO,
+    IMAGES,
+    PDF,
+    TEXT,
+    decoded,
+    file_type,
+    is_other_text,
+    media_type,
+    read_base64,
+    read_text,
+    size_of,
 )

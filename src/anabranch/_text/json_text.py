@@ -16,7 +16,7 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from anabranch._media_types import decoded
+from anabranch._text.media_types import decoded
 
 DEEPEST = 100
 """Maximum depth of lists and objects; messages add further levels."""

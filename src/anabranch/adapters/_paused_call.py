@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 from pydantic_core import to_json
 
 from anabranch._asking import Sampler
+from anabranch._durable import has_expired
 from anabranch._engine import Notice
-from anabranch._sealing import has_expired
 from anabranch._text import encodable
 from anabranch.errors import (
     AnabranchError,

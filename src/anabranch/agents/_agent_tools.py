@@ -9,8 +9,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
 
-from anabranch._asking import Absent, Answerer
-from anabranch._elicitation import reason_of
+from anabranch._asking import Absent, Answerer, reason_of
 from anabranch._engine import Ask
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._branch_progress import BranchProgress

@@ -7,8 +7,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from anabranch._asking import Capabilities
-from anabranch._elicitation import describe
+from anabranch._asking import Capabilities, describe
 from anabranch._schemas import Form
 from anabranch.agents._ports import Question
 from anabranch.errors import ToolError

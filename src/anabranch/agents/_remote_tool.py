@@ -19,7 +19,6 @@ from pydantic_core import to_json
 
 from anabranch._asking import Absent, Answerer
 from anabranch._budget import UNLIMITED
-from anabranch._context import BranchContext
 from anabranch._durable import Job
 from anabranch._engine import Journal, Notice, current_call, current_idempotency_key, fingerprint
 from anabranch._text import encodable
@@ -56,7 +55,7 @@ from anabranch.messages import (
     ToolSpec,
     text_of,
 )
-from anabranch.tool import Tool
+from anabranch.tool import BranchContext, Tool
 
 DECLINED = ElicitReply(action="decline")
 REFUSALS = (BranchTokenError, CapabilityError, SampleValidationError, StepFailed, ToolError)

@@ -11,8 +11,7 @@ from typing import Any, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
-from anabranch._media_types import AUDIO, IMAGES, media_type, read_base64, read_text, size_of
-from anabranch._text import encodable
+from anabranch._text import AUDIO, IMAGES, encodable, media_type, read_base64, read_text, size_of
 from anabranch.messages import AudioBlock, DocumentBlock, ImageBlock, ResultBlock, TextBlock
 from anabranch.tree import MOST_BYTES
 

@@ -13,8 +13,7 @@ from anabranch.cli._output import print_either
 from anabranch.cli._stores import Stores, with_store
 
 if TYPE_CHECKING:
-    from anabranch._durable import CallRecord
-    from anabranch._recorded import RecordedCall, Replayed
+    from anabranch._durable import CallRecord, RecordedCall, Replayed
 
 calls_app: App = command_group("calls", "anabranch calls list --status open")
 
@@ -45,8 +44,7 @@ def list_command(
     store: Store = None,
 ) -> None:
     """List recorded calls, the last started first."""
-    from anabranch._durable import NAMED
-    from anabranch._recorded import find_call, listed
+    from anabranch._durable import NAMED, find_call, listed
     from anabranch.cli._calls_drawing import draw_list
 
     async def work(stores: Stores) -> list[CallRecord]:
@@ -62,7 +60,7 @@ def list_command(
 def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) -> None:
     """Show one call: its rounds, its steps with their values and undos, and its open questions."""
     from anabranch._aio import SystemClock
-    from anabranch._recorded import find_call, read_call
+    from anabranch._durable import find_call, read_call
     from anabranch.cli._calls_drawing import draw_call
 
     async def work(stores: Stores) -> RecordedCall:

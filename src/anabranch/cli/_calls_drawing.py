@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from anabranch._recorded import Listed, RecordedCall, RecordedRound, RecordedStep
+from anabranch._durable import Listed, RecordedCall, RecordedRound, RecordedStep
 from anabranch._text import json_line
 
 if TYPE_CHECKING:
-    from anabranch._recorded import Replayed
+    from anabranch._durable import Replayed
     from anabranch.cli._calls_replaying import Undone
 
 WIDTH = 70

@@ -15,8 +15,6 @@ from anabranch._durable import (
     CallStore,
     Durability,
     Reaper,
-)
-from anabranch._recorded import (
     RecordedCall,
     Replayed,
     find_call,

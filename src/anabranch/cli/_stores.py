@@ -112,7 +112,7 @@ class Stores(NamedTuple):
 
 def with_store(opened: Callable[[str], S], url: str | None, work: Callable[[S], Awaitable[T]]) -> T:
     """Open a store, return ``work(store)``, and close it; unknown names fail the command."""
-    from anabranch._recorded import NoSuchCallError
+    from anabranch._durable import NoSuchCallError
     from anabranch._terminal import run_command
     from anabranch.tree import AmbiguousIdError
 

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from cyclopts import App, Parameter
 
 from anabranch._aio import SystemClock
-from anabranch._durable import Unfinished, undo_again, unfinished
-from anabranch._recorded import AmbiguousCallError, NoSuchCallError, find_call
+from anabranch._durable import (
+    AmbiguousCallError,
+    NoSuchCallError,
+    Unfinished,
+    find_call,
+    undo_again,
+    unfinished,
+)
 from anabranch._terminal import FailedError
 from anabranch.cli._commands import command_group, example
 from anabranch.cli._options import AsJson, Limit, Store

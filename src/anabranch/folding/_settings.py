@@ -10,9 +10,8 @@ from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from anabranch._elicitation import reason_of
-from anabranch._media_types import decoded
-from anabranch._text import read_json
+from anabranch._asking import reason_of
+from anabranch._text import decoded, read_json
 from anabranch.errors import needs_extra
 
 ENVIRONMENT = "ANABRANCH_FOLDING_"

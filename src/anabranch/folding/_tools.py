@@ -10,12 +10,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from anabranch._context import BranchContext, caller_of
 from anabranch.folding._admission import shown_name
 from anabranch.folding._branch_store import Branch, Status
 from anabranch.folding._memory import InjectedItem
 from anabranch.folding._service import BranchService
-from anabranch.tool import Tool, ToolAnnotations, tool
+from anabranch.tool import BranchContext, Tool, ToolAnnotations, caller_of, tool
 
 SessionId = Annotated[
     str | None, Field(description="The session_id that the first branch_create has returned.")

@@ -20,11 +20,18 @@ from pydantic import JsonValue
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
-from anabranch._durable import CallService, Durability, enter, entered, waiting_round
+from anabranch._durable import (
+    CallService,
+    Durability,
+    SagaClaims,
+    Sealer,
+    enter,
+    entered,
+    waiting_round,
+)
 from anabranch._engine import Answer, Journal
 from anabranch._health import OffersRoutes
 from anabranch._schemas import LEAVE_OUT, Field, Form, LeaveOut, Option
-from anabranch._sealing import SagaClaims, Sealer
 from anabranch._text import printable
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
 from anabranch.mcp._eras import ROUND_REPLIES

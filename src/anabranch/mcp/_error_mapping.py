@@ -17,8 +17,7 @@ from mcp import MCPError
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from anabranch._asking import CAPABILITIES
-from anabranch._elicitation import describe
+from anabranch._asking import CAPABILITIES, describe
 from anabranch._engine import as_error, error_instead
 from anabranch._text import encodable
 from anabranch.errors import (

@@ -17,9 +17,8 @@ from typing import Any, NoReturn
 
 from anabranch._aio import SystemClock, run_shielded
 from anabranch._budget import Limits
-from anabranch._durable import CallService, Reaper
+from anabranch._durable import ASKS, HANDLES, CallService, Reaper
 from anabranch._health import Health, OffersRoutes
-from anabranch._sealing import ASKS, HANDLES
 from anabranch.mcp._ask_page import AskLinks
 from anabranch.mcp._continue_tools import ContinueTool, answer_questions, continue_call
 from anabranch.mcp._options import ServerOptions, durability_of, sealer_of

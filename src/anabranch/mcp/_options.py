@@ -18,9 +18,8 @@ from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 from anabranch._aio import Clock, SystemClock
 from anabranch._asking import Sampler
 from anabranch._budget import Limits
-from anabranch._durable import MAX_STATE, RETAIN, CallStore, Durability
+from anabranch._durable import MAX_STATE, RETAIN, SAGAS, CallStore, Durability, Sealer
 from anabranch._engine import STEP_THREADS
-from anabranch._sealing import SAGAS, Sealer
 from anabranch.mcp._defaults import GRACE, HEARTBEAT, TTL, Ask, SamplerMode
 from anabranch.stores import open_store
 from anabranch.tool import checked_version, wrong_kind

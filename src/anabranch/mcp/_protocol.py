@@ -10,8 +10,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from anabranch._asking import Answerer, AnswerError, Capabilities
-from anabranch._elicitation import describe
+from anabranch._asking import Answerer, AnswerError, Capabilities, describe
 from anabranch._engine import Answer, Ask
 from anabranch._text import encodable, number_problem
 from anabranch.messages import ElicitRequest, Message, SampleReply, SampleRequest, UrlRequest

@@ -20,9 +20,8 @@ from mcp.server.lowlevel import Server
 from pydantic import BaseModel
 
 from anabranch._asking import Capabilities, answer_of_error
-from anabranch._durable import digest
+from anabranch._durable import SagaClaims, Sealer, digest
 from anabranch._engine import Answer, Ask, Finished, Journal, canonical
-from anabranch._sealing import SagaClaims, Sealer
 from anabranch._text import encodable
 from anabranch.errors import InvalidTokenError
 from anabranch.mcp._error_mapping import SAGA_TOKEN, CallFailedError, invalid_token, mapped_errors

@@ -19,7 +19,7 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.types import CallToolResult, InputRequiredResult, TextContent
 from pydantic import BaseModel, PrivateAttr
 
-from anabranch._sealing import Sealer
+from anabranch._durable import Sealer
 from anabranch._text import encodable
 from anabranch.mcp._continue_tools import ContinueTool
 from anabranch.mcp._error_mapping import (

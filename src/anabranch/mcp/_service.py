@@ -13,9 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from anabranch._asking import Capabilities, Host, Sampler
-from anabranch._durable import UNDONE, CallService, Job
+from anabranch._durable import UNDONE, CallService, Job, SagaClaims, Sealer
 from anabranch._engine import Journal
-from anabranch._sealing import SagaClaims, Sealer
 from anabranch.errors import CallExpiredError, InvalidTokenError
 from anabranch.mcp._ask_page import AskLinks
 from anabranch.mcp._eras import Heartbeat

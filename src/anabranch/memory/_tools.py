@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from anabranch._context import BranchContext, caller_of
 from anabranch.memory._bank import Banks, ReasoningBank, bank_of
 from anabranch.memory._items import Content, Description, Draft, Level, Memory, Title
 from anabranch.messages import Shape
-from anabranch.tool import Tool, ToolAnnotations, tool
+from anabranch.tool import BranchContext, Tool, ToolAnnotations, caller_of, tool
 
 
 class FoundMemory(Shape):

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from pydantic_ai import messages as ai
 from pydantic_ai.models import Model
 
-from anabranch._media_types import AUDIO, IMAGES, media_type, size_of
+from anabranch._text import AUDIO, IMAGES, media_type, size_of
 from anabranch.messages import AudioBlock, DocumentBlock, FileBlock, ImageBlock
 from anabranch.tree import file_line
 

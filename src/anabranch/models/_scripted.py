@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from anabranch._asking import estimate_tokens
-from anabranch._elicitation import describe_entry
+from anabranch._asking import describe_entry, estimate_tokens
 from anabranch._text import encodable, read_json_list
 from anabranch.messages import (
     Block,

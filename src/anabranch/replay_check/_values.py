@@ -31,7 +31,7 @@ from anabranch.replay_check._sources import Library, Module
 Value: TypeAlias = External | Function | Class | Instance | Module | Context | ContextMethod | None
 
 BUILTINS = frozenset(dir(builtins))
-CONTEXTS = frozenset({"anabranch.BranchContext", "anabranch._context.BranchContext"})
+CONTEXTS = frozenset({"anabranch.BranchContext", "anabranch.tool._context.BranchContext"})
 CONTEXT_NAMES = frozenset({"ctx", "context"})
 DISPLAYS: dict[type[ast.expr], str] = {
     ast.List: "list",

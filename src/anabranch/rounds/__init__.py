@@ -10,15 +10,30 @@
 For many rounds, make one :class:`Rounds`, which holds the keys and the store.
 """
 
-from anabranch.rounds._questions import (
-    AnswerLike,
-    Asked,
-    InvalidAnswerError,
-    Question,
-    Returned,
-    read_reply,
-)
-from anabranch.rounds._rounds import Rounds, RoundsKeywords, run_round
+from typing import TYPE_CHECKING
+
+from anabranch._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from anabranch.rounds._in_process import run_tool
+    from anabranch.rounds._questions import (
+        AnswerLike,
+        Asked,
+        InvalidAnswerError,
+        Question,
+        Returned,
+        read_reply,
+    )
+    from anabranch.rounds._rounds import Rounds, RoundsKeywords, run_round
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "._in_process": "run_tool",
+            "._questions": "AnswerLike Asked InvalidAnswerError Question Returned read_reply",
+            "._rounds": "Rounds RoundsKeywords run_round",
+        },
+    )
 
 __all__ = [
     "Asked",

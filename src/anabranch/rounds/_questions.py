@@ -12,8 +12,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from anabranch._asking import AnswerError, answer_of_error
-from anabranch._elicitation import Accepted, Cancelled, Declined, describe
+from anabranch._asking import Accepted, AnswerError, Cancelled, Declined, answer_of_error, describe
 from anabranch._engine import Answer, Ask
 from anabranch._schemas import filled_in, misfits
 from anabranch._text import encodable, number_problem

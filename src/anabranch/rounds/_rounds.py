@@ -21,16 +21,18 @@ from anabranch._budget import Limits
 from anabranch._durable import (
     MAX_STATE,
     RETAIN,
+    ROUNDS,
     CallService,
     CallStore,
+    Claims,
     Durability,
     Job,
     Reaper,
+    Sealer,
     digest,
     store_errors_mapped,
 )
 from anabranch._engine import Ask, Finished, Journal, Notice, wakes_at
-from anabranch._sealing import ROUNDS, Claims, Sealer
 from anabranch.errors import InvalidTokenError
 from anabranch.messages import ElicitRequest
 from anabranch.rounds._questions import (

@@ -9,8 +9,8 @@ time.
 """
 
 from anabranch._asking import AnswerError
-from anabranch._inprocess import run_tool
 from anabranch.replay_check import Finding, check_replay, check_tool
+from anabranch.rounds import run_tool
 from anabranch.testing._mock_client import MockClient, MockExhausted
 from anabranch.testing._mock_model import MockModel, ModelAnswer, ModelFunction, calls
 from anabranch.testing._test_engine import ManualClock, SequentialIds, TestEngine

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel
 
-from anabranch._asking import CAPABILITIES, AnswerError, Capabilities
-from anabranch._elicitation import Accepted, Cancelled, Declined
+from anabranch._asking import CAPABILITIES, Accepted, AnswerError, Cancelled, Capabilities, Declined
 from anabranch.errors import AnabranchError
 from anabranch.messages import (
     ElicitReply,

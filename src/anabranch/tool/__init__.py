@@ -1,11 +1,12 @@
 """Tools: the class ``Tool``, the decorator ``@tool``, and ``HandoffTool``.
 
-Names outside of ``__all__`` serve other packages: the opening of a call, the version of a tool's
-code, and checks of arguments.
+Names outside of ``__all__`` serve other packages: the context, the opening of a call, the version of a
+tool's code, and checks of arguments.
 """
 
 from anabranch._asking import Runnable
 from anabranch.tool._code_version import checked_version, code_version
+from anabranch.tool._context import BranchContext, Op, caller_of
 from anabranch.tool._kinds import has_methods, require_list, require_tool, require_tools
 from anabranch.tool._opening import Runtime, new_journal, open_call, patience_of, warn_of_rounds
 from anabranch.tool._parameters import Parameters, hints_of

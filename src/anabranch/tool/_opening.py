@@ -10,11 +10,11 @@ from typing import Any, TypeVar, cast
 from anabranch._aio import Clock, Ids, SystemClock, SystemIds
 from anabranch._asking import Host, count_answers, first_arguments
 from anabranch._budget import Limits
-from anabranch._context import BranchContext
 from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink, checked_patience
 from anabranch._telemetry import observe
 from anabranch.errors import AnabranchError
 from anabranch.messages import Message
+from anabranch.tool._context import BranchContext
 from anabranch.tool._tools import Tool
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, to_json
 
-from anabranch._elicitation import reason_of
+from anabranch._asking import reason_of
 from anabranch._engine import EXIT_AS_ERROR, Codec, drawn_codec, repeatable
 from anabranch._schemas import as_meant
 from anabranch._text import encodable, number_problem

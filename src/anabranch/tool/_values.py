@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from anabranch._elicitation import describe
+from anabranch._asking import describe
 from anabranch._text import DEEPEST, encodable, number_problem, require_shallow
 from anabranch.errors import ToolError
 

@@ -11,16 +11,7 @@ from hashlib import sha256
 from pathlib import PurePath
 from typing import TypeVar, cast
 
-from anabranch._media_types import (
-    AUDIO,
-    IMAGES,
-    PDF,
-    TEXT,
-    file_type,
-    is_other_text,
-    read_text,
-    size_of,
-)
+from anabranch._text import AUDIO, IMAGES, PDF, TEXT, file_type, is_other_text, read_text, size_of
 from anabranch.errors import ToolError
 from anabranch.messages import (
     AudioBlock,

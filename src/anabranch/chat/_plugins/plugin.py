@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 import anyio.to_thread
 from pydantic import BaseModel, ValidationError
 
-from anabranch._elicitation import Accepted, Elicitation, ElicitResult, describe
+from anabranch._asking import Accepted, Elicitation, ElicitResult, describe
 from anabranch._engine import is_async
 from anabranch.agents import AgentTool, CalledTool
 from anabranch.chat._plugins.plugin_request import (

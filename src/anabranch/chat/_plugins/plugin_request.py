@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from anabranch._elicitation import ElicitResult
+from anabranch._asking import ElicitResult
 
 ROOTS = ("params", "handoff")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anyio import to_thread
 
 from anabranch._asking import Absent
-from anabranch._media_types import size_of
+from anabranch._text import size_of
 from anabranch.agents import (
     TEXT_RECOMBINERS,
     QuestionExpiredError,

@@ -21,9 +21,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 
 from anabranch._asking import Absent, AnswerError, Capabilities
-from anabranch._media_types import decoded
 from anabranch._terminal import Console, LeftError, Respondent, UsageError, signals_restored
-from anabranch._text import json_line, printable, printable_line
+from anabranch._text import decoded, json_line, printable, printable_line
 from anabranch.agents import Question
 from anabranch.chat._terminal.session_output import SessionError
 from anabranch.chat._terminal.typed_input import read_answer

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from anabranch._elicitation import describe
+from anabranch._asking import describe
 from anabranch.agents import Model, TurnLimits
 from anabranch.chat._terminal.session_output import SessionError
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from anabranch._elicitation import describe
+from anabranch._asking import describe
 from anabranch.agents import FrontEnd, FrontEndResult
 from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.conversation import Conversation

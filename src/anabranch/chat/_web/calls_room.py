@@ -16,8 +16,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from anabranch._durable import NAMED, CallRecord, Durability
-from anabranch._recorded import NoSuchCallError, RecordedCall, find_call, listed, outline, read_call
+from anabranch._durable import (
+    NAMED,
+    CallRecord,
+    Durability,
+    NoSuchCallError,
+    RecordedCall,
+    find_call,
+    listed,
+    outline,
+    read_call,
+)
 from anabranch._text import json_line
 from anabranch.agents import CalledTool
 from anabranch.chat._web.access import caller_of, full

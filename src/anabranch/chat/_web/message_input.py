@@ -15,7 +15,7 @@ from ag_ui.core.types import AudioPart, DataSource, DocumentPart, FileSource, Im
 from pydantic import model_validator
 from starlette.exceptions import HTTPException
 
-from anabranch._media_types import read_base64
+from anabranch._text import read_base64
 from anabranch.chat._web.run_input import Message, Place
 from anabranch.messages import FileBlock
 from anabranch.tree import file_block

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from anabranch._elicitation import describe
+from anabranch._asking import describe
 from anabranch._text import encodable
 from anabranch.messages import ElicitReply
 

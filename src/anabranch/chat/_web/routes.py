@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from anabranch._media_types import IMAGES, media_type
+from anabranch._text import IMAGES, media_type
 from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.conversation import Conversation

@@ -8,19 +8,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from anabranch._durable import (
-    CallRecord,
-    CallStore,
-    Rehearsed,
-    RoundRecord,
-    latest_journal,
-    load_answers,
-    load_notes,
-    merge,
-    rehearse,
-)
+from anabranch._durable.entries import load_answers, load_notes, merge
+from anabranch._durable.recorded.steps import error_text
+from anabranch._durable.rehearsal import Rehearsed, rehearse
+from anabranch._durable.states import latest_journal
+from anabranch._durable.store import CallRecord, CallStore, RoundRecord
 from anabranch._engine import LENGTH, MARKER, Finished, Journal, Stopped, codec_of
-from anabranch._recorded.steps import error_text
 from anabranch._text import json_line
 from anabranch.errors import (
     AnabranchError,

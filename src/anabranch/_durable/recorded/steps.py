@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from anabranch._durable import Notes, load_entry
+from anabranch._durable.entries import Notes, load_entry
+from anabranch._durable.recorded.shapes import RecordedStep, UndoState
 from anabranch._engine import REFUSED, Answer, Compensation, Entry, Journal
-from anabranch._recorded.shapes import RecordedStep, UndoState
 from anabranch.errors import error_from_json
 from anabranch.messages import Usage
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch._durable import CallRecord, CallStore
+from anabranch._durable.store import CallRecord, CallStore
 
 if TYPE_CHECKING:
-    from anabranch._recorded.shapes import Listed  # loads the engine
+    from anabranch._durable.recorded.shapes import Listed  # loads the engine
 
 SHOWN = 5
 """Maximum calls that an error names."""
@@ -47,7 +47,7 @@ async def find_call(store: CallStore, name: str) -> CallRecord:
 
 
 def listed(record: CallRecord) -> Listed:
-    from anabranch._recorded.shapes import Listed  # noqa: PLC0415 - loads the engine
+    from anabranch._durable.recorded.shapes import Listed  # noqa: PLC0415 - loads the engine
 
     return Listed(
         id=record.call_id,

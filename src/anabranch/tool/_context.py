@@ -19,8 +19,13 @@ from pydantic import BaseModel, JsonValue
 
 from anabranch._aio import all_of, none_of
 from anabranch._asking import (
+    Accepted,
+    Cancelled,
     Conversation,
+    Declined,
+    Elicitation,
     ElicitJob,
+    ElicitResult,
     Host,
     Role,
     Runnable,
@@ -49,7 +54,6 @@ from anabranch._asking import (
     wanted_form,
 )
 from anabranch._budget import UNLIMITED, Limits
-from anabranch._elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch._engine import Branch, Call, Notice, Scope, codec_of, current_idempotency_key, pin
 from anabranch._text import MARKS, checked_name
 from anabranch.errors import CapabilityError

@@ -1,52 +1,98 @@
-"""Finds operations without ``await``, and mutations of globals and of the tool."""
+"""Finds operations used without ``await``, and mutations of globals and of the tool."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from anabranch.replay_check._asks import name_of
 from anabranch.replay_check._check import Part
-from anabranch.replay_check._scopes import Assigned, ContextMethod, Instance
+from anabranch.replay_check._scopes import Assigned, ContextMethod, External, Instance
 
 AWAITED = frozenset({
     "branch", "call_tool", "converse", "elicit", "elicit_url", "gather", "log", "notify", "patched",
     "race", "sample", "sleep", "sleep_until", "step",
 })  # fmt: skip
+AWAITING = frozenset({"gather", "race"})
+"""Operations that await their arguments."""
+KEEPING = frozenset({"builtins.id", "builtins.setattr", "builtins.type"})
+"""Builtins that accept a coroutine as it is."""
 OF_COROUTINES = frozenset({"close", "send", "throw", "cr_await", "cr_frame", "cr_running"})
 
 
+READ: dict[type[ast.AST], str] = {
+    ast.Assert: "test",
+    ast.AsyncFor: "iter",
+    ast.Expr: "value",
+    ast.For: "iter",
+    ast.FormattedValue: "value",
+    ast.If: "test",
+    ast.IfExp: "test",
+    ast.Match: "subject",
+    ast.Starred: "value",
+    ast.UnaryOp: "operand",
+    ast.While: "test",
+}
+"""The field whose value a statement or an operator uses."""
+
+
 class Misuse(Part):
-    def visit_Expr(self, node: ast.Expr) -> None:
-        self._check_awaited(node.value, node.value)
-        self.generic_visit(node)
+    def visit(self, node: ast.AST) -> None:
+        """Report each operation that ``node`` uses without ``await``, in place of its value."""
+        for used in map(_result_of, self._used_by(node)):
+            made = used if isinstance(node, ast.Expr) else self._values.origin(used, self._scope)
+            method = self._values.of(made.func, self._scope) if isinstance(made, ast.Call) else None
+            if isinstance(method, ContextMethod) and method.name in AWAITED:
+                self._emit("not-awaited", used, f"`{name_of(made)}`")
+        super().visit(node)
 
-    def visit_If(self, node: ast.If | ast.While | ast.IfExp) -> None:
-        self._check_condition(node.test)
-        self.generic_visit(node)
+    def _used_by(self, node: ast.AST) -> Sequence[ast.expr]:
+        match node:
+            case ast.Attribute(ctx=ast.Load()):
+                is_method = isinstance(self._values.of(node, self._scope), ContextMethod)
+                return () if is_method or node.attr in OF_COROUTINES else [node.value]
+            case ast.Call():
+                return node.args if self._takes_values(node.func) else ()
+            case ast.Return(value=ast.expr() as value):
+                return [value] if isinstance(self._scope.node, ast.AsyncFunctionDef) else ()
+            case _:
+                return _read_by(node)
 
-    visit_While = visit_IfExp = visit_If
+    def _takes_values(self, function: ast.expr) -> bool:
+        """Return whether ``function`` uses its arguments, and cannot await them."""
+        match self._values.of(function, self._scope):
+            case External(name=name):
+                return name.startswith("builtins.") and name not in KEEPING
+            case ContextMethod(name=name):
+                return name not in AWAITING
+            case _:
+                return False
 
-    def _check_condition(self, test: ast.expr) -> None:
-        """Report an operation that a condition uses without ``await``, and that is always true."""
-        if isinstance(test, ast.BoolOp):
-            for each in test.values:
-                self._check_condition(each)
-        elif isinstance(test, ast.UnaryOp):
-            self._check_condition(test.operand)
-        else:
-            self._check_awaited(self._values.origin(test, self._scope), test)
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        is_method = isinstance(self._values.of(node, self._scope), ContextMethod)
-        if isinstance(node.ctx, ast.Load) and not is_method and node.attr not in OF_COROUTINES:
-            self._check_awaited(self._values.origin(node.value, self._scope), node)
-        self.generic_visit(node)
+def _read_by(node: ast.AST) -> Sequence[ast.expr]:  # noqa: PLR0911 - one for each kind
+    match node:
+        case ast.Assign(targets=[ast.Tuple() | ast.List()], value=value):
+            return [value]
+        case ast.Subscript(ctx=ast.Load(), value=value):
+            return [value]
+        case ast.BoolOp(values=[*tests, _]):
+            return tests
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()]):  # such as ``later is not None``
+            return ()
+        case ast.Compare(left=left, comparators=others):
+            return [left, *others]
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.comprehension(iter=value, ifs=tests):
+            return [value, *tests]
+        case _:
+            field = READ.get(type(node))
+            return () if field is None else [getattr(node, field)]
 
-    def _check_awaited(self, made: ast.expr, used: ast.expr) -> None:
-        """Report ``used`` if it uses an operation, ``made``, in place of the operation's value."""
-        method = self._values.of(made.func, self._scope) if isinstance(made, ast.Call) else None
-        if isinstance(method, ContextMethod) and method.name in AWAITED:
-            self._emit("not-awaited", used, f"`{name_of(made)}`")
+
+def _result_of(node: ast.expr) -> ast.expr:
+    """Return the last operand of ``and`` or ``or``, which may be the result of ``node``."""
+    return _result_of(node.values[-1]) if isinstance(node, ast.BoolOp) else node
 
 
 CONTAINERS = frozenset({

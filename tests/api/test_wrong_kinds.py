@@ -11,13 +11,14 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Cancelled, Elicitation, HandoffTool, run_tool, tool
+from anabranch._asking import Absent
 from anabranch.agents import Agent
 from anabranch.chat import ChatClient, Plugin, PluginAnswerer, make_chat_app, make_plugin
 from anabranch.mcp import as_fastmcp_tool, create_server
 from anabranch.models import as_sampler, open_model
 from anabranch.rounds import Rounds
 from anabranch.stores import open_tree_store
-from anabranch.testing import MockModel
+from anabranch.testing import MockClient, MockModel
 
 STORE: Any = open_tree_store("memory:")
 MODEL: Any = MockModel(lambda _: "Done.")
@@ -225,6 +226,29 @@ def test_a_wrong_kind_raises_one_sentence_immediately(what: str) -> None:
 async def test_a_function_is_no_tool_to_be_run() -> None:
     with pytest.raises(TypeError, match=r"run_tool\(\) takes a tool, .*the function 'book'"):
         await run_tool(FUNCTION)
+
+
+@pytest.mark.parametrize("client", [MockClient(), Absent()])
+async def test_run_tool_says_where_the_client_goes_when_it_stands_for_the_arguments(
+    client: Any,
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        await run_tool(ask, client)
+    assert str(refused.value) == (
+        "The second parameter of run_tool() holds the arguments; give the client as the third, or as"
+        " client=."
+    )
+
+
+@pytest.mark.parametrize(
+    ("client", "given"), [({"nights": 2}, "the dict {'nights': 2}"), (MockClient, "MockClient")]
+)
+async def test_run_tool_refuses_a_client_that_cannot_answer(client: Any, given: str) -> None:
+    with pytest.raises(
+        TypeError, match=r"run_tool\(\) takes an Answerer as client, .*given "
+    ) as no:
+        await run_tool(ask, {}, client)
+    assert given in str(no.value)
 
 
 def test_a_wrong_argument_is_shown_in_short() -> None:

@@ -12,7 +12,16 @@ from anabranch._asking import Absent, Answerer, Host, Sampler, answer, answer_al
 from anabranch._budget import Limits
 from anabranch._engine import Call, Finished, Journal, Notice, wakes_at
 from anabranch.messages import MessageLike, to_messages
-from anabranch.tool import Runtime, Tool, new_journal, open_call, require_tool, warn_of_rounds
+from anabranch.tool import (
+    Runtime,
+    Tool,
+    has_methods,
+    new_journal,
+    open_call,
+    require_tool,
+    warn_of_rounds,
+    wrong_kind,
+)
 
 T = TypeVar("T")
 
@@ -49,12 +58,19 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
 
     Raises:
         InvalidArgumentsError: if ``arguments`` do not fit; nothing has run.
-        TypeError: if ``tool`` is not a tool.
+        TypeError: if ``tool`` is not a tool, or ``client`` is not an ``Answerer``.
         ValueError: if ``patience`` is not a positive, finite number.
         Exception: if the tool raises, after its compensations have run; or if the client raises
             anything but an ``AnswerError``.
     """
     require_tool("run_tool()", tool)
+    if _is_answerer(arguments):
+        raise TypeError(
+            "The second parameter of run_tool() holds the arguments; give the client as the third,"
+            " or as client=."
+        )
+    if client is not None and not _is_answerer(client):
+        raise wrong_kind("run_tool()", "an Answerer as client, such as MockClient()", client)
     answerer: Answerer = client if client is not None else Absent()
     runtime = Runtime(
         limits=limits or Limits(),
@@ -78,6 +94,10 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
         return await _run_cold(tool.name, opened, journal, answerer, runtime.clock)
     async with opened(journal) as call:
         return await call.drive(lambda ask: answer(answerer, ask))
+
+
+def _is_answerer(given: object) -> bool:
+    return has_methods(given, "sample", "elicit")
 
 
 async def _run_cold(

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         first_arguments,
     )
     from anabranch._asking.misuse import (
+        has_methods,
         refuse_as_argument,
         refuse_attribute,
         require_awaitable,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         require_runnable,
         require_seconds,
         require_text,
+        wrong_kind,
     )
     from anabranch._asking.replies import refusal, tool_use, wanted_form
     from anabranch._asking.sampling import (
@@ -88,8 +90,8 @@ else:
             ),
             ".host": "CAPABILITIES Capabilities Host Runnable Sampler find_tool first_arguments",
             ".misuse": (
-                "refuse_as_argument refuse_attribute require_awaitable require_operations"
-                " require_runnable require_seconds require_text"
+                "has_methods refuse_as_argument refuse_attribute require_awaitable"
+                " require_operations require_runnable require_seconds require_text wrong_kind"
             ),
             ".replies": "refusal tool_use wanted_form",
             ".sampling": "SampleJob SampleResult as_spec check_options count_answers needs_of request_of run_sample",

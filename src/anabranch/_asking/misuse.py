@@ -1,8 +1,12 @@
-"""Words the errors for wrong uses of ``ctx``, for authors without a type checker, or of another library."""
+"""Words the errors for wrong uses of ``ctx``, and for arguments of the wrong kind.
+
+They are for authors without a type checker, or of another library.
+"""
 
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
@@ -18,6 +22,8 @@ OF_OTHERS: Final[Mapping[str, str]] = {
     },
 }
 """Methods of the contexts of the MCP SDK and FastMCP, and the same of ours."""
+
+_SHOWN = (str, int, float, bool, list, tuple, set, dict, type(None))
 
 
 def require_text(method: str, name: str, given: object) -> None:
@@ -69,3 +75,33 @@ def refuse_as_argument() -> NoReturn:
         " server.add_tool(as_fastmcp_tool(function)).",
         code=None,
     )
+
+
+def has_methods(given: object, *names: str) -> bool:
+    return not isinstance(given, type) and all(
+        callable(getattr(given, name, None)) for name in names
+    )
+
+
+def wrong_kind(where: str, wanted: str, given: object) -> TypeError:
+    """Return the error for a wrong kind of value: ``where`` takes ``wanted``, got ``given``.
+
+    A class that is often given by mistake names the remedy in its attribute ``__instead__``.
+    """
+    remedy = getattr(type(given), "__instead__", "")
+    return TypeError(f"{where} takes {wanted}; it was given {_in_words(given)}.{remedy}")
+
+
+def _in_words(given: object) -> str:
+    if inspect.isclass(given):
+        return f"the class {given.__qualname__}"
+    if inspect.isroutine(given):
+        return f"the function {given.__name__!r}"
+    if isinstance(given, str):
+        return f"the text {reprlib.repr(given)}"
+    kind: type[object] = type(given)
+    if kind in _SHOWN:
+        return (
+            reprlib.repr(given) if given is None else f"the {kind.__name__} {reprlib.repr(given)}"
+        )
+    return f"an object of type {kind.__qualname__}"

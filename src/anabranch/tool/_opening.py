@@ -1,14 +1,14 @@
-"""Makes a call from a tool, its arguments and a journal, in the same way for every edge."""
+"""The way of every edge to a call: checks that it was given tools, and makes a call of a tool."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from anabranch._aio import Clock, Ids, SystemClock, SystemIds
-from anabranch._asking import Host, count_answers, first_arguments
+from anabranch._asking import Host, count_answers, first_arguments, wrong_kind
 from anabranch._budget import Limits
 from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink, checked_patience
 from anabranch._telemetry import observe
@@ -20,8 +20,31 @@ from anabranch.tool._tools import Tool
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("anabranch")
 
+_A_TOOL = "an async function decorated with @tool, or an instance of a HandoffTool"
+
 WARN_AT_ROUND = 8
 """The round that logs a warning: known clients (Python, TypeScript, C#, Go) stop after ten rounds."""
+
+
+def require_tool(where: str, given: object) -> None:
+    if not isinstance(given, Tool):
+        raise wrong_kind(where, f"a tool, {_A_TOOL}", given)
+
+
+def require_list(where: str, wanted: str, given: Iterable[T]) -> tuple[T, ...]:
+    """Return the items of ``given``, an argument of ``where``, which may be an iterator."""
+    if isinstance(given, Tool) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
+        raise wrong_kind(where, wanted, given)
+    return tuple(given)
+
+
+def require_tools(where: str, given: Iterable[T], *others: type) -> tuple[T, ...]:
+    """Return the items of ``given``, an argument of ``where``: tools, or instances of ``others``."""
+    tools = require_list(where, "a list of tools", given)
+    for each in tools:
+        if not isinstance(each, (Tool, *others)):
+            raise wrong_kind(where, f"tools, each {_A_TOOL}", each)
+    return tools
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, overload
 
-from anabranch._asking import CAPABILITIES, Elicitation
+from anabranch._asking import CAPABILITIES, Elicitation, wrong_kind
 from anabranch._budget import Limits
 from anabranch._engine import checked_patience, codec_of, current_call, pin
 from anabranch.tool._context import BranchContext
 from anabranch.tool._parameters import Parameters, hints_of
 from anabranch.tool._values import ReturnValue
-from anabranch.tool._wrong_kind import wrong_kind
 
 P = ParamSpec("P")
 T = TypeVar("T")

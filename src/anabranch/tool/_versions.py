@@ -1,7 +1,8 @@
-"""The version of a tool's code. A stored call records it, and may wait for a process with that version.
+"""Versions of a tool's code: their names, and the comparison of arguments that two versions read.
 
-By default, the version is a digest of the source files that define the tools, without the files'
-imports. A tool without readable source counts by its name and its parameters.
+A stored call records the version, and may wait for a process with that version. By default, the
+version is a digest of the source files that define the tools, without the files' imports. A tool
+without readable source counts by its name and its parameters.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
+from pydantic_core import to_json
+
 from anabranch._engine import canonical
+from anabranch._text import read_json
+from anabranch.errors import InvalidArgumentsError
 from anabranch.tool._tools import Tool
 
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
@@ -47,3 +52,25 @@ def _sources(tool: Tool[Any]) -> Iterable[str]:
         except (OSError, TypeError):  # defined at a prompt, by exec(), or in another language
             continue
         yield "".join(lines)
+
+
+def without_defaults(tool: Tool[Any], written: str) -> str:
+    """Return the arguments of ``tool`` in the JSON ``written``, except those that equal their default.
+
+    So a parameter that a deployment adds, with a default, leaves the arguments of open calls equal.
+    """
+    given: dict[str, Any] = read_json(written)
+    required = {*tool.input_schema.get("required", ())}
+    if not tool.parameters or given.keys() <= required:
+        return written
+    try:
+        least = tool.validate({name: given[name] for name in given.keys() & required})
+    except InvalidArgumentsError:  # an alias is the name in the schema
+        return written
+    defaults: dict[str, Any] = read_json(tool.to_json(least))
+    kept = {
+        name: value
+        for name, value in given.items()
+        if name in required or name not in defaults or defaults[name] != value
+    }
+    return to_json(kept).decode()

@@ -72,10 +72,65 @@ def test_tables_of_other_commands_are_ignored(configured: Configured) -> None:
     assert configured.call() == missing("x")
 
 
+MISSPELLED = [
+    ('[tool.anabranch]\nmodle = "x"', "[tool.anabranch]", "modle", "option", "model"),
+    ("[tool.anabranch]\nmax_toke = 1", "[tool.anabranch]", "max_toke", "option", "max-tokens"),
+    ("[tool.anabranch.call]\nport = 1", "[tool.anabranch.call]", "port", "option", None),
+    ("[tool.anabranch.cal]\nera = 'x'", "[tool.anabranch]", "cal", "command", "call"),
+]
+
+
+@pytest.mark.parametrize(("text", "table", "name", "kind", "near"), MISSPELLED)
+def test_an_unknown_name_is_refused_with_the_nearest_name_and_the_file(
+    configured: Configured, text: str, table: str, name: str, kind: str, near: str | None
+) -> None:
+    configured.project.write_text(text)
+    fix = f"Did you mean {near}?" if near else "Remove it."
+    place = f"{table} of {configured.project}"
+    assert configured.call() == f"{place} has {name}, which is no {kind}. {fix}"
+
+
+def test_options_of_a_group_of_commands_are_refused_with_the_table_of_one(
+    configured: Configured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configured.project.write_text("[tool.anabranch.calls]\nlimit = 1")
+    assert main(["calls", "list"]) == 2
+    assert "Give it to one command, such as in [tool.anabranch.calls.list]." in (
+        capsys.readouterr().err
+    )
+
+
+def test_options_of_other_commands_may_stand_in_the_table_for_all(configured: Configured) -> None:
+    configured.project.write_text(
+        "[tool.anabranch]\nmemory = true\ncalls = 'values'\nport = 1\nlimit = 2\nmodel = 'script:x'"
+    )
+    assert configured.call() == missing("x")
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("model = 3", "model in {} must be text, not 3."),
+        ("model = ['a']", "model in {} must be text, not a list."),
+        ("model.name = 'a'", "model in {} must be text, not a table."),
+        ("era = 2026-07-28", "era in {} must be text, not 2026-07-28."),
+        ("max-tokens = 'many'", 'max-tokens in {} must be a whole number, not "many".'),
+        ("max_depth = true", "max_depth in {} must be a whole number, not true."),
+        ("timeout = '1'", 'timeout in {} must be a number, not "1".'),
+        ("verbose = 'yes'", 'verbose in {} must be true or false, not "yes".'),
+        ("header = [1]", "header in {} must be a text or a list of texts, not a list."),
+        ("port = 'http'", 'port in {} must be a whole number, not "http".'),
+    ],
+)
+def test_a_value_of_a_wrong_kind_is_refused(configured: Configured, value: str, fault: str) -> None:
+    configured.project.write_text(f"[tool.anabranch]\n{value}")
+    assert configured.call() == fault.format(f"[tool.anabranch] of {configured.project}")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        pytest.param("[call]\nmodle = 1", 'Unknown option: "[modle]" from ', id="unknown"),
+        pytest.param("[call]\nmodle = 1", "has modle, which is no option.", id="unknown"),
         pytest.param('[call]\nera = "x"', 'Invalid value "x" for [era] from ', id="invalid"),
         pytest.param("[call", "cannot be read: Expected ']' at the end", id="no TOML"),
     ],
@@ -91,3 +146,13 @@ def test_without_a_file_nothing_is_configured(configured: Configured, capsys: An
     assert main(["--version"]) == 0
     assert capsys.readouterr().err == ""
     assert configured.call("--model", "script:flag") == missing("flag")
+
+
+def test_a_command_runs_in_a_deleted_folder(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["--version"]) == 0

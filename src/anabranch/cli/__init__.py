@@ -25,7 +25,8 @@ from cyclopts import CycloptsError
 
 from anabranch._terminal import CommandError, LeftError, UsageError
 from anabranch._text import printable
-from anabranch.cli._commands import app, configuration_files
+from anabranch.cli._commands import app
+from anabranch.cli._configuration import configuration_files
 from anabranch.errors import MissingExtraError, typed_command
 
 __all__ = ["main"]

@@ -1,48 +1,16 @@
-"""The commands by name, with their help texts, and the files that hold options for them.
+"""The commands by name, with their help texts.
 
 The list of commands loads no SDK, database or prompt: a command's module is imported when it runs.
-``[tool.anabranch]`` in ``pyproject.toml``, and the user's own file, may hold options for all
-commands, and a table such as ``[tool.anabranch.serve]`` those of one command. A flag wins over a
-variable, the variable over the project's file, and the project's file over the user's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter
-from cyclopts.config import Toml
-from platformdirs import user_config_path
+from cyclopts import App, Group, Parameter
 
 from anabranch._terminal import UsageError
-
-
-class ConfigurationFile(Toml):
-    def __call__(self, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-        """Name a file that cannot be read or is no TOML."""
-        try:
-            super().__call__(app, commands, arguments)
-        except CycloptsError as error:
-            if error.__cause__ is None:  # the command does not have such an option
-                raise
-            raise UsageError(
-                f"{self.source} cannot be read: {error.__cause__}. Correct the file."
-            ) from error
-
-
-def configuration_files() -> list[ConfigurationFile]:
-    user = user_config_path("anabranch", appauthor=False) / "config.toml"
-    return [
-        *_tables("pyproject.toml", root_keys=("tool", "anabranch"), search_parents=True),
-        *_tables(user),
-    ]
-
-
-def _tables(path: Any, **options: Any) -> Iterator[ConfigurationFile]:  # noqa: ANN401 - as Toml takes them
-    yield ConfigurationFile(path, **options)
-    yield ConfigurationFile(path, use_commands_as_keys=False, allow_unknown=True, **options)
 
 
 def installed_version() -> str:

@@ -78,6 +78,8 @@ def measure() -> list[Row]:
     programs["anabranch tree list"] += ["--store", "sqlite:///threads.db"]
     with TemporaryDirectory() as folder:
         Path(folder, "tools.py").write_text(TOOL)
+        for store in ("threads.db", "calls.db"):
+            Path(folder, store).touch()
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(folder, "bytecode"))}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         turns = [

@@ -46,6 +46,7 @@ def imported(folder: Path, program: str, *arguments: str) -> set[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "tools.py").write_text(TOOL)
+    (tmp_path / "s.db").touch()
     # The first use of a store creates its tables, which loads the definitions of all tables.
     stored = [sys.executable, "-m", "anabranch", "calls", "list", "--store", "sqlite:///s.db"]
     subprocess.run(stored, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)

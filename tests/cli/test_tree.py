@@ -216,7 +216,8 @@ def test_a_short_id_of_several_threads_is_answered_with_candidates(run: Run, sto
         (["prune", "trip", "b9"], 1, "no node 'b9'"),
         (["prune", "trip", ""], 1, "no node ''"),
         (["list", "--store", "cards"], 2, "The store URL is invalid"),
-        (["list", "--store", "sqlite:////dev/null/x.db"], 1, "cannot be opened"),
+        (["list", "--store", "sqlite:////dev/null/x.db"], 2, "There is no file /dev/null/x.db"),
+        (["list", "--store", "sqlite:////dev"], 1, "cannot be opened"),
         (["export", "trip", "--format", "pdf"], 2, "pdf"),
     ],
 )

@@ -89,3 +89,48 @@ def test_wrong_usage_is_refused_in_one_line(
     monkeypatch.setenv("ANABRANCH_KEYS", "k" * 32)
     monkeypatch.setattr(sys, "path", [*sys.path])
     assert USAGES[usage] in run.refusal(*shlex.split(usage))
+
+
+STORED = [
+    "browse",
+    "calls list",
+    "calls show last",
+    f"calls replay --all {SERVED}",
+    f"calls undo last {SERVED}",
+    "memory list",
+    "memory search word",
+    "memory show mem_1",
+    "memory forget mem_1",
+    "memory export",
+    "tree list",
+    "tree show last",
+    "tree export last",
+    "tree messages last",
+    "tree label last b1 draft",
+    "tree unlabel last draft",
+    "tree prune last",
+    "work list",
+    "work show last",
+    "work retry last",
+    "work cancel last",
+]
+"""The commands on stored data."""
+
+
+@pytest.mark.parametrize("command", STORED)
+def test_a_command_on_stored_data_refuses_a_missing_file_and_creates_nothing(
+    run: Run, command: str, tmp_path: Path
+) -> None:
+    missing = tmp_path / "folder" / "typo.db"
+    err = run.refusal(*shlex.split(command), "--store", f"sqlite:///{missing}")
+    assert f"There is no file {missing}, which the store sqlite:///{missing} names." in err
+    assert not missing.parent.exists()
+
+
+@pytest.mark.parametrize("command", ["calls list", "memory list", "tree list", "work list"])
+def test_the_default_store_of_a_new_user_is_empty_and_needs_no_file(
+    run: Run, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANABRANCH_STORE", raising=False)
+    assert run.value(*command.split()) == []
+    assert not (tmp_path / "data").exists()

@@ -111,14 +111,14 @@ class Stores(NamedTuple):
 
 
 def with_store(opened: Callable[[str], S], url: str | None, work: Callable[[S], Awaitable[T]]) -> T:
-    """Open a store, return ``work(store)``, and close it; unknown names fail the command."""
+    """Open a store with data, return ``work(store)``, and close it; unknown names fail the command."""
     from anabranch._durable import NoSuchCallError
     from anabranch._terminal import run_command
     from anabranch.tree import AmbiguousIdError
 
     async def run() -> T:
         with failing_as(UsageError, StoreError):
-            store = opened(store_url(url))
+            store = opened(_stored_at(url))
         try:
             with failing_as(FailedError, StoreError, AmbiguousIdError, NoSuchCallError):
                 return await work(store)
@@ -126,6 +126,32 @@ def with_store(opened: Callable[[str], S], url: str | None, work: Callable[[S], 
             await store.close()
 
     return run_command(run)
+
+
+def _stored_at(given: str | None) -> str:
+    """Return the URL of a store with data, and make no file; a new user's default store is empty."""
+    with needs_extra("stores", "A store", StoreError):
+        from anabranch.stores import read_url
+    url = store_url(given)
+    target = read_url(url)
+    if target.kind != "sqlite" or not _is_missing(path := Path(str(target.url.database))):
+        return url
+    if not given:
+        return "memory:"
+    raise UsageError(
+        f"There is no file {path}, which the store {target.label} names. Check the path: serve, chat,"
+        " web and worker make the file."
+    )
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # opening the store reports it
+        return False
+    return False
 
 
 DBOS = "dbos"

@@ -1,8 +1,8 @@
 """Human-in-the-loop MCP tools as linear async functions that can ask the model and the user.
 
-Inside the function a tool asks with ``ctx.sample`` and ``ctx.elicit``, opens isolated
-sub-conversations with ``ctx.branch``, performs recorded effects with ``ctx.step``, and returns one
-value. The same function runs unchanged over every edge. The public modules:
+In its function, a tool asks the model with ``ctx.sample`` and the user with ``ctx.elicit``. It
+opens separate conversations with ``ctx.branch``, and runs each effect once with ``ctx.step``. The
+same function runs in an MCP server, in a chat and in a test. The public modules:
 
     anabranch                 the names that the author of a tool needs
     anabranch.adapters        tools in agents of other projects, a module for each framework

@@ -18,18 +18,18 @@ class Timer(Protocol):
     """A callback that :meth:`Clock.call_at` has scheduled."""
 
     def cancel(self) -> None:
-        """Prevent the callback; harmless if it was already called."""
+        """Cancel the callback; do nothing if it has run."""
 
 
 class Clock(Protocol):
-    """Wall-clock time, which means the same in the next round and on another machine."""
+    """A source of the wall-clock time, which is comparable between processes and machines."""
 
     def now(self) -> float:
         """Return the seconds since the epoch."""
         ...
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call ``callback`` on the running loop once ``now()`` has reached ``when``."""
+        """Call ``callback`` on the running event loop when ``now()`` reaches ``when``."""
         ...
 
 
@@ -57,10 +57,10 @@ async def run_until(clock: Clock, when: float | None, work: Coroutine[Any, Any, 
 
 
 class Ids(Protocol):
-    """A source of names for calls."""
+    """A source of ids and secrets for calls."""
 
     def call_id(self) -> str:
-        """Return a unique name for a call that is hard to guess."""
+        """Return a new call id, which is unique and hard to guess."""
         ...
 
     def secret(self) -> str:

@@ -22,11 +22,11 @@ from anabranch.messages import (
 
 
 class AnswerError(AnabranchError):
-    """Raised by an :class:`Answerer` to answer with an error: ``code``, message, and ``data``.
+    """An error that an :class:`Answerer` raises in place of an answer: message, ``code``, ``data``.
 
-    The tool receives a ``StepFailed``. Code -1 means that a user has refused: the answer to a
-    question is then ``Declined``. Over MCP 2026-07-28, a client can answer only the steps of a saga
-    with an error; elsewhere the error ends the call.
+    The tool's ``ctx.sample`` or ``ctx.elicit`` raises ``StepFailed``. Code -1 means that the user
+    has refused: ``ctx.elicit`` then returns ``Declined``. Over MCP 2026-07-28, only a saga call
+    (``tools/callSaga``) can pass such an error to the tool; in other calls the error ends the call.
     """
 
     def __init__(self, message: str, code: str | int = "error", *, data: JsonValue = None) -> None:
@@ -36,7 +36,7 @@ class AnswerError(AnabranchError):
 
 
 class Answerer(Protocol):
-    """Answers a tool's questions, and receives its notices.
+    """Answers a tool's questions to the user and to the model, and receives its notices.
 
     ``step_id`` identifies the question: the step of the call or, in a conversation tree, the node
     that holds the question. If the server does not report the step, ``step_id`` is empty. Several
@@ -46,19 +46,22 @@ class Answerer(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The kinds of questions that can be asked. An MCP client declares forms and URLs together."""
+        """The kinds of questions that this object answers.
+
+        An MCP client declares forms and URLs together.
+        """
         ...
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Answer in the role of the model."""
+        """Answer ``request`` as the model."""
         ...
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Answer in the role of the user; cancelled when the tool withdraws the question."""
+        """Answer ``request`` as the user; cancelled when the tool withdraws the question."""
         ...
 
     async def log(self, level: LogLevel, message: str, /) -> None:
-        """Receive a log message."""
+        """Receive a log message of the tool."""
         ...
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
@@ -96,14 +99,14 @@ class Forwarding:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities of the other answerer."""
+        """The kinds of questions that the wrapped answerer answers."""
         return self._answerer.capabilities
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
         return await self._answerer.sample(request, step_id=step_id)
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Let the other answerer answer in the role of the user."""
+        """Let the wrapped answerer answer as the user."""
         return await self._answerer.elicit(request, step_id=step_id)
 
     async def log(self, level: LogLevel, message: str, /) -> None:

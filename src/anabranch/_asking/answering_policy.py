@@ -22,14 +22,14 @@ STEP_ID = "allow-sample"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweringPolicy:
-    """The requests to a client's model that servers may make; by default all.
+    """A client's rules for the samples that servers request; by default, all are allowed.
 
     Attributes:
         confirm_samples: whether the user confirms each sample.
         max_samples_per_minute: the maximum samples in any sixty seconds, including those that the
             user refuses.
-        never_for_tools: the tools during whose calls no sample is answered.
-        never_for_servers: the servers for which no sample is answered.
+        never_for_tools: names of tools; the policy refuses samples during their calls.
+        never_for_servers: names of servers whose samples the policy refuses.
 
     Raises:
         ValueError: if a number is not positive, or names are not given as a collection of texts.
@@ -54,12 +54,12 @@ class AnsweringPolicy:
     def applied_to(
         self, answerer: Answerer, *, server: str = "", now: Callable[[], float] = time.monotonic
     ) -> PolicedAnswerer:
-        """Return an answerer for one connection, which enforces this policy on ``answerer``.
+        """Return ``answerer`` restricted by this policy, for one connection to a server.
 
         Args:
-            answerer: answers; its user confirms samples.
+            answerer: answers the allowed requests; its user confirms samples.
             server: the name of the connection's server.
-            now: returns monotonic seconds.
+            now: returns the time in monotonic seconds.
         """
         return PolicedAnswerer(self, answerer, server, now)
 
@@ -79,7 +79,7 @@ class PolicedAnswerer(Forwarding):
 
     @contextmanager
     def calling(self, tool: str) -> Generator[None]:
-        """Mark ``tool`` as called in the block, because a server's request to sample names no tool."""
+        """Count samples in the ``with`` block as samples of ``tool``, which servers do not name."""
         self._tools[tool] += 1
         try:
             yield
@@ -87,7 +87,7 @@ class PolicedAnswerer(Forwarding):
             self._tools -= Counter([tool])
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Answer in the role of the model, if the policy allows it.
+        """Let the wrapped answerer answer as the model, if the policy allows the sample.
 
         Raises:
             AnswerError: if the policy refuses the sample.

@@ -28,9 +28,9 @@ class _Exchanged:
 
 @dataclass(frozen=True, slots=True)
 class Accepted(_Exchanged, Generic[T]):
-    """The user accepted, and answered with ``content``.
+    """The answer of a user who accepted the question; ``content`` is the filled form.
 
-    Reading ``exchange`` builds it with ``make_exchange``, since few tools read it.
+    ``make_exchange`` is called when ``exchange`` is read, since few tools read it.
     """
 
     content: T
@@ -42,7 +42,7 @@ class Accepted(_Exchanged, Generic[T]):
 
     @property
     def exchange(self) -> Exchange:
-        """The question and the answer as messages."""
+        """The question and the answer as messages, for ``ctx.append``."""
         return self._make_exchange()
 
 
@@ -61,11 +61,11 @@ class Cancelled:
 
 
 ElicitResult: TypeAlias = Accepted[T] | Declined | Cancelled
-"""The result of ``ctx.elicit``."""
+"""The result of ``ctx.elicit``: ``Accepted``, ``Declined`` or ``Cancelled``."""
 
 
 class Elicitation(Generic[M]):
-    """A question that a tool can ask: a ``key``, and the model of the answer.
+    """A question that a tool can ask: a ``key``, and the pydantic model of the answer's form.
 
     Raises:
         TypeError: if ``model`` is not a pydantic model, or has a field that an MCP form cannot

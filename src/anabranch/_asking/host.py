@@ -20,22 +20,22 @@ logger: logging.Logger = logging.getLogger("anabranch.asking")
 
 
 class Sampler(Protocol):
-    """Answers model requests on the server: a provider's model, or a scripted one."""
+    """Answers samples on the server, without the client: a provider's or a scripted model."""
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Answer ``request``. The author receives any error as ``StepFailed``."""
+        """Answer ``request``; the tool's ``ctx.sample`` raises any error as ``StepFailed``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The kinds of questions that the other side of an edge can answer.
+    """The kinds of questions that a client, or another :class:`Answerer`, can answer.
 
-    ``requires=`` of a tool and :class:`CapabilityError` use the names in :meth:`names`.
-    ``sampling_context``: a model request may include the context of MCP servers.
-    ``sampling_documents``: a model request may have documents; a request over MCP cannot.
-    ``concurrent_elicits``: several questions may be open at a time.
-    ``elicits_in_branches``: branches may ask, not only the tool itself.
+    A tool's ``requires=`` uses the names that :meth:`names` returns. ``sampling_tools``: samples
+    may offer tools. ``sampling_context``: samples may include the context of MCP servers.
+    ``sampling_documents``: samples may have documents, which MCP cannot carry.
+    ``concurrent_elicits``: a call may have several open questions. ``elicits_in_branches``:
+    branches may ask, not only the tool itself.
     """
 
     sampling: bool = True
@@ -52,7 +52,7 @@ class Capabilities:
         return frozenset(name for name in _NAMES if self.has(name))
 
     def has(self, name: str) -> bool:
-        """Return whether the other side can answer questions that need the capability ``name``."""
+        """Return whether questions that need the capability ``name`` can be answered."""
         field = "sampling_documents" if name == DOCUMENTS else _NAMES.get(name)
         return field is not None and getattr(self, field)
 

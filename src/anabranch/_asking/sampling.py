@@ -44,13 +44,14 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class SampleResult(Generic[P]):
-    """A model's answer.
+    """A model's reply, as ``ctx.sample`` and ``ctx.converse`` return it.
 
     Attributes:
         text: the text of the reply.
         parsed: the reply as a value of ``schema``; ``None`` without a schema.
-        tool_calls: the tools that the model wants called.
-        stop_reason: ``endTurn``, ``maxTokens``, ``toolUse``, ``stopSequence`` or the provider's.
+        tool_calls: the calls of tools that the model requests.
+        stop_reason: ``endTurn``, ``maxTokens``, ``toolUse``, ``stopSequence`` or another reason of
+            the provider.
         model: the name of the model that answered.
         usage: tokens reported by the provider; ``None`` without a report.
         exchange: prompt and reply as messages (with a schema: prompt, ``__schema__`` tool use with

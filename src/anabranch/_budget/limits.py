@@ -21,8 +21,8 @@ class Limits:
     """Limits on a branch and everything inside it; ``None`` means no limit at this level.
 
     Attributes:
-        max_depth: the deepest allowed branch, counted from the tool with this limit, at depth 0:
-            ``max_depth=1`` allows one level of sub-branches and ``max_depth=0`` none.
+        max_depth: the maximum depth of branches below the tool or branch with this limit: 1 allows
+            branches without sub-branches, 0 allows no branch.
         max_tokens: the maximum tokens of all samples, prompts and completions.
         timeout: seconds from the start of the branch, including the wait for answers.
 
@@ -41,7 +41,7 @@ class Limits:
                 raise ValueError(f"Limits.{name} must not be negative, got {value!r}")
 
     def narrowed(self, inner: Limits | None) -> Limits:
-        """Return the tighter limit of both, field by field."""
+        """Return the lower value of these limits and ``inner`` for each field."""
         if inner is None or inner is UNLIMITED or inner == UNLIMITED:
             return self
         return Limits(

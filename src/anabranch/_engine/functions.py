@@ -152,11 +152,11 @@ current_idempotency_key: ContextVar[str | None] = ContextVar("idempotency_key", 
 def idempotency_key() -> str:
     """Return the idempotency key of the running step or undo.
 
-    The key is the same each time that the effect is tried, in every process. A function without a
-    ``ctx``, such as most undos, passes the key on to services that accept one.
+    The key is the same in every attempt and every process. Pass it to a service that accepts
+    idempotency keys, from a function without a ``ctx``, such as most undos.
 
     Raises:
-        RuntimeError: if no step and no undo is running here.
+        RuntimeError: if the caller is not inside a step or an undo.
     """
     key = current_idempotency_key.get()
     if key is None:

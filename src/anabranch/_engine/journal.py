@@ -65,11 +65,10 @@ class Ask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A log line (``level`` set) or a progress message, to be delivered once.
+    """A message of a tool to its client: a log message (with ``level``) or a progress message.
 
-    A round (one run of the body) delivers its notices again after a crash, under the same ``id``,
-    which no other notice has. The ``id`` is empty if the notice comes from a server that gives it
-    none.
+    After a crash, a notice may arrive twice with the same ``id``, which no other notice has. The
+    ``id`` is empty if a remote server sent the notice without an id.
     """
 
     message: str

@@ -1,4 +1,4 @@
-"""Tools of this library in agents of other projects: one module for each framework.
+"""Adapters that make anabranch tools usable in agents of other frameworks, one module each.
 
     anabranch.adapters.pydantic_ai       Pydantic AI
     anabranch.adapters.langchain         LangChain and LangGraph
@@ -6,9 +6,9 @@
     anabranch.adapters.google_adk        Google's Agent Development Kit
     anabranch.adapters.agent_framework   Microsoft's Agent Framework
 
-Each has ``as_tool(tool, rounds)``, which makes a tool of the framework. When the tool asks, the agent pauses in
-the framework's way of asking users; the answers may come in another process. The function imports the framework,
-on which the application itself depends.
+Each module has ``as_tool(tool, rounds)``, which returns a tool of the framework. When the tool
+asks, the agent pauses as the framework prescribes for questions to users. Another process may pass
+in the answers. ``as_tool`` imports the framework, which the application installs.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Tools in agents of Microsoft's Agent Framework: a question is a request for user input.
+"""Adapter to Microsoft's Agent Framework: a tool's question becomes a request for user input.
 
     agent = Agent(client, tools=[as_tool(book_hotel, rounds)])
     result = await agent.run("Book a hotel in Rome", session=session)
@@ -8,9 +8,10 @@
     if (message := results(requests)) is not None:   # every call has ended
         result = await agent.run(message, session=session)
 
-The requests hold the sealed states: store ``request.to_dict()`` with the session. ``answer`` runs the later
-rounds, and ``results`` has the values of the calls. A tool asks by an exception, which the framework logs as a
-failure of its function. The sampler of ``rounds`` answers samples.
+The requests hold the sealed states: store ``request.to_dict()`` with the session. ``answer`` runs
+the later rounds, and ``results`` returns the values of the calls. To ask, the tool raises an
+exception, which the framework logs as a failure of the function. The sampler of ``rounds`` answers
+samples.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ OURS = "anabranch"
 def as_tool(
     tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] | None = None
 ) -> Any:  # noqa: ANN401 - the framework's
-    """Return ``tool`` as a ``FunctionTool``; ``principal`` returns the caller from the context.
+    """Return ``tool`` as a ``FunctionTool``.
+
+    ``principal`` is a function that returns the caller from the framework's context.
 
     Raises:
         MissingExtraError: if the framework is not installed, or is too old.
@@ -70,10 +73,10 @@ def as_tool(
 
 
 def questions(requests: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """Return the open questions of the calls of these tools, by call id.
+    """Return the open questions of the agent's anabranch tools, by call id.
 
-    The value of each call is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the
-    last answers were refused.
+    The value of each call is JSON: ``tool``, ``questions``, ``until`` (when a sleep ends), and
+    ``problem`` (why the last answers were refused).
     """
     return questions_of({request.call_id: call for request, call in _ours(requests)})
 
@@ -85,18 +88,18 @@ async def answer(
     *,
     principal: str = "",
 ) -> list[Any]:
-    """Continue the open calls with ``answers``, by call id and question id, for one round.
+    """Run one round of each open call with its ``answers``, by call id and question id.
 
     Args:
-        requests: the requests of the agent's last run, or of the last answer; requests of other
-            tools are ignored.
+        requests: the requests that the agent's last run, or the last ``answer``, returned; requests
+            of other tools are ignored.
         tools: the agent's tools.
-        answers: answers to some questions, or all. The call of a sleeping tool continues at its
-            time without answers.
-        principal: the user who answers: the value that the tool's ``principal`` has returned.
+        answers: answers to some or all questions. A sleeping tool needs no answers: its call
+            continues when its time has come.
+        principal: the user who answers, as the ``principal`` function of ``as_tool`` returned it.
 
     Returns:
-        the updated requests of these tools; :func:`questions` reads their open questions.
+        the updated requests, from which :func:`questions` reads the open questions.
 
     Raises:
         Exception: if a call cannot continue now; it stays open. ``requests`` have the results of
@@ -110,7 +113,7 @@ async def answer(
 
 
 def results(requests: Iterable[Any]) -> Any:  # noqa: ANN401 - Message, or None
-    """Return the message with which the agent continues, or ``None`` while a call is open."""
+    """Return the message to pass to the agent's next run, or ``None`` while a call is open."""
     framework, ours = _framework(), _ours(requests)
     if not ours or not all("text" in call for _, call in ours):
         return None

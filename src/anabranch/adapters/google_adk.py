@@ -1,4 +1,4 @@
-"""Tools in agents of Google's ADK: a call that asks stays open as ADK's long-running tool.
+"""Adapter to Google's ADK: a tool that asks becomes a long-running tool call.
 
     agent = Agent(name="travel", model=…, tools=[as_tool(book_hotel, rounds)])
     async for event in runner.run_async(user_id=…, session_id=…, new_message=…): …
@@ -8,9 +8,9 @@
     if message is not None:                          # every call has ended
         async for event in runner.run_async(user_id=…, session_id=…, new_message=message): …
 
-The sealed states are in the session's state. ``answer`` runs the later rounds and appends an event
-that stores them; the message has the responses of the calls. The principal is the session's user,
-and the sampler of ``rounds`` answers samples.
+The session's state holds the sealed states of the calls. ``answer`` runs the later rounds, and
+appends an event that stores the new states. The message has the responses of the calls. The
+principal is the session's user. The sampler of ``rounds`` answers samples.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def user_of(context: Any) -> str:  # noqa: ANN401 - a context, or a session
 
 
 def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] = user_of) -> Any:  # noqa: ANN401 - the framework's
-    """Return ``tool`` as a ``BaseTool`` of ADK; ``principal`` returns the caller from the context.
+    """Return ``tool`` as a ``BaseTool`` of ADK.
+
+    ``principal`` is a function that returns the caller from ADK's context.
 
     Raises:
         MissingExtraError: if ADK is not installed, or is too old.
@@ -78,10 +80,10 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
 
 
 def questions(session: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - Session
-    """Return the open questions of the calls of these tools in a session, by call id.
+    """Return the open questions of the agent's anabranch tools in a session, by call id.
 
-    The value of each call is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the
-    last answers were refused.
+    The value of each call is JSON: ``tool``, ``questions``, ``until`` (when a sleep ends), and
+    ``problem`` (why the last answers were refused).
     """
     return questions_of(_stored_calls(session))
 
@@ -94,19 +96,19 @@ async def answer(
     *,
     principal: Callable[[Any], str] = user_of,
 ) -> Any:  # noqa: ANN401 - Content, or None
-    """Continue the open calls with ``answers``, by call id and question id, for one round.
+    """Run one round of each open call with its ``answers``, by call id and question id.
 
     Args:
-        service: stores the session.
+        service: ADK's session service, which stores the session.
         session: the session, read from the service with all its events; it is updated.
         tools: the agent's tools.
-        answers: answers to some questions, or all. The call of a sleeping tool continues at its
-            time without answers.
+        answers: answers to some or all questions. A sleeping tool needs no answers: its call
+            continues when its time has come.
         principal: returns the caller from the session.
 
     Returns:
-        the message with which the agent continues, once every call has ended; ``None`` before. The
-        function returns the message again until the session has it.
+        the message to pass to the agent's next run, or ``None`` while a call is open. The function
+            returns the message again until the session contains it.
 
     Raises:
         Exception: if a call cannot continue now; it stays open, and the results of the other calls

@@ -1,14 +1,14 @@
-"""Tools in agents of LangChain and graphs of LangGraph: a question is an interrupt.
+"""Adapter to LangChain and LangGraph: a tool's question becomes an interrupt of the graph.
 
     agent = create_agent(model, [as_tool(book_hotel, rounds)], checkpointer=checkpointer)
     result = await agent.ainvoke({"messages": [...]}, config)
     asked = questions(result["__interrupt__"])      # {interrupt id: {"questions": […], …}}
     await agent.ainvoke(Command(resume={interrupt_id: {question_id: answer}}), config)
 
-Each round is a task of LangGraph, so that a resumed graph does not run an ended round again. The
-sealed state is in the checkpoint and not in the interrupt. An interrupt that is not resumed stays
-open. Notices go to the stream writer. Graphs run asynchronously, with a checkpointer. Tools cannot
-use the agent's model in LangGraph: a sampler of ``rounds``, or ``model=``, answers samples.
+Each round is a LangGraph task, so a resumed graph does not repeat an ended round. The checkpoint
+holds the sealed state; the interrupt does not. An interrupt stays open until it is resumed. Notices
+go to the stream writer. The graph must run asynchronously, with a checkpointer. LangGraph gives
+tools no access to the agent's model: the sampler of ``rounds``, or ``model=``, answers samples.
 """
 
 from __future__ import annotations
@@ -132,9 +132,8 @@ def as_tool(
 
     Args:
         tool: the tool.
-        rounds: runs the tool's rounds; its sampler, if any, replaces ``model``.
-        model: a chat model that answers samples, since tools cannot use the agent's model in
-            LangGraph.
+        rounds: runs the tool's rounds; the sampler of ``rounds``, if any, replaces ``model``.
+        model: a chat model of LangChain that answers samples; by default, the tool cannot sample.
         principal: returns the caller from the ``ToolRuntime``.
 
     Raises:
@@ -186,10 +185,10 @@ def as_tool(
 
 
 def questions(interrupts: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """Return the open questions of these tools, by the ids of the interrupts of a result or a state.
+    """Return the open questions in a graph's interrupts, by interrupt id.
 
-    The value of each interrupt is JSON, with ``tool``, ``call_id``, ``questions``, ``until``, and
-    ``problem`` if the last answers were refused.
+    The value of each interrupt is JSON: ``tool``, ``call_id``, ``questions``, ``until`` (when a
+    sleep ends), and ``problem`` (why the last answers were refused).
     """
     found: dict[str, Any] = {each.id: each.value for each in interrupts}
     return {

@@ -1,4 +1,4 @@
-"""Tools in agents of the OpenAI Agents SDK: a question interrupts the run for an approval.
+"""Adapter to the OpenAI Agents SDK: a tool's question interrupts the run like an approval.
 
     agent = Agent(name="travel", tools=[as_tool(book_hotel, rounds)])
     result = await Runner.run(agent, "Book a hotel in Rome", context={})
@@ -8,9 +8,10 @@
     if not await answer(state, agent.tools, {call_id: {question_id: answer}}):
         result = await Runner.run(agent, state)
 
-The run's context is a dict: under ``anabranch`` it has the sealed states, and the values of ended calls. The first
-round runs when the SDK asks whether a call needs approval; ``answer`` runs the other rounds, and approves a call
-after its last. The run's context has no model: the sampler of ``rounds`` answers samples.
+The run's context must be a dict. Its key ``anabranch`` holds the sealed states, and the values of
+ended calls. The first round runs when the SDK asks whether a call needs approval. ``answer`` runs
+the other rounds, and approves a call after its last round. Tools have no access to the agent's
+model: the sampler of ``rounds`` answers samples.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ class _Beginnings:
 
 
 def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] = no_one) -> Any:  # noqa: ANN401 - the framework's
-    """Return ``tool`` as a ``FunctionTool``; ``principal`` returns the caller from the context.
+    """Return ``tool`` as a ``FunctionTool``.
+
+    ``principal`` is a function that returns the caller from the run's context.
 
     Raises:
         MissingExtraError: if the SDK is not installed, or is too old.
@@ -98,10 +101,10 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
 
 
 def questions(state: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - RunState
-    """Return the open questions of the calls of these tools, by call id.
+    """Return the open questions of the agent's anabranch tools, by call id.
 
-    The value of each call is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the
-    last answers were refused.
+    The value of each call is JSON: ``tool``, ``questions``, ``until`` (when a sleep ends), and
+    ``problem`` (why the last answers were refused).
     """
     calls = _ours(state._context)["calls"]  # noqa: SLF001 - a state has no public context
     waiting = [item.raw_item.call_id for item in state.get_interruptions()]
@@ -115,17 +118,17 @@ async def answer(
     *,
     principal: Callable[[Any], str] = no_one,
 ) -> dict[str, dict[str, Any]]:
-    """Continue the open calls with ``answers``, by call id and question id, for one round.
+    """Run one round of each open call with its ``answers``, by call id and question id.
 
     Args:
-        state: the run's state, in which ended calls are approved.
+        state: the run's state, in which this function approves ended calls.
         tools: the agent's tools.
-        answers: answers to some questions, or all. The call of a sleeping tool continues at its
-            time without answers.
+        answers: answers to some or all questions. A sleeping tool needs no answers: its call
+            continues when its time has come.
         principal: returns the caller from the run's context.
 
     Returns:
-        the open questions, like :func:`questions`; the run continues when there are none.
+        the questions that are still open, like :func:`questions`; if empty, continue the run.
 
     Raises:
         Exception: if a call cannot continue now; it stays open. ``state`` has the results of the

@@ -1,4 +1,4 @@
-"""Tools in agents of Pydantic AI: a question ends the run with ``DeferredToolRequests``.
+"""Adapter to Pydantic AI: a tool's question ends the run with ``DeferredToolRequests``.
 
     agent = Agent(model, tools=[as_tool(book_hotel, rounds)], output_type=[str, DeferredToolRequests])
     result = await agent.run("Book a hotel in Rome")
@@ -6,9 +6,10 @@
     await agent.run(message_history=result.all_messages(),
                     deferred_tool_results=results(result.output, {call_id: {question_id: answer}}))
 
-A paused call is a call that requires approval; its metadata hold the questions and the sealed state. ``results``
-approves it, and passes the answers to the tool. Questions without an answer are asked again. The agent's model
-answers samples, and notices become custom events named ``anabranch_notice``.
+Pydantic AI sees a paused call as a call that requires approval; its metadata hold the questions and
+the sealed state. ``results`` approves the call, and passes the answers to the tool. The tool asks
+unanswered questions again. The agent's model answers samples, and notices become custom events
+named ``anabranch_notice``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def as_tool(
 
     Args:
         tool: the tool.
-        rounds: runs the tool's rounds; its sampler, if any, replaces the agent's model.
+        rounds: runs the tool's rounds; the sampler of ``rounds``, if any, replaces the agent's
+            model.
         principal: returns the caller from the ``RunContext``.
 
     Raises:
@@ -67,10 +69,11 @@ def as_tool(
 
 
 def questions(requests: Any) -> dict[str, Asked]:  # noqa: ANN401 - DeferredToolRequests
-    """Return the open questions of the calls of these tools, by call, without other deferred calls.
+    """Return the open questions of the agent's anabranch tools, by call id.
 
-    Without ``DeferredToolRequests``, the run has ended, and no question is open. If the last answers
-    were refused, ``requests.metadata[call_id]["problem"]`` has the reason.
+    ``requests`` is the output of a run; if it is not a ``DeferredToolRequests``, no question is
+    open. If the last answers were refused, ``requests.metadata[call_id]["problem"]`` has the
+    reason.
     """
     stored: dict[str, dict[str, Any]] | None = getattr(requests, "metadata", None)
     if stored is None:
@@ -83,9 +86,10 @@ def questions(requests: Any) -> dict[str, Asked]:  # noqa: ANN401 - DeferredTool
 
 
 def results(requests: Any, answers: Mapping[str, Answers]) -> Any:  # noqa: ANN401
-    """Return the ``DeferredToolResults`` with which the run continues: ``answers`` by call and question.
+    """Return ``DeferredToolResults`` that pass ``answers`` to the next run.
 
-    A call without answers asks again. Results of other deferred calls can be added.
+    ``answers`` has the answers by call id and question id. A call without answers asks again. Add
+    the results of other deferred calls to the returned object.
     """
     ours = questions(requests)
     given = {each: {**requests.metadata[each], "answers": answers.get(each, {})} for each in ours}

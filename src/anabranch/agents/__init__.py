@@ -1,7 +1,7 @@
-"""Agents: a model with tools whose conversations are trees, and that can fork itself.
+"""Agents: a model that replies in threads, calls tools, and opens branches for subtasks.
 
-An :class:`Agent` runs turns in threads of a :class:`~anabranch.tree.TreeStore`.
-:mod:`anabranch.tree` makes a request to a model of a path of the tree.
+An :class:`Agent` runs turns in threads of a :class:`~anabranch.tree.TreeStore`. Each request to the
+model contains one path of the thread's tree, as :mod:`anabranch.tree` projects it.
 
 Inside, imports point in one direction. An agent starts turns. A turn alternates between replies on
 a timeline and batches of tools. ``branch_self`` and the flows run further turns in branches.

@@ -54,7 +54,7 @@ from anabranch.tree import (
 
 
 class Agent:
-    """An agent: replies to the messages of a thread with a model, which may call tools.
+    """An agent: answers the messages of a thread with a model, which may call tools.
 
     Args:
         store: the store of threads.
@@ -70,18 +70,18 @@ class Agent:
         tool_limits: the limits of each call of a tool, in addition to the tool's own.
         listener: a function, async or plain, that receives each event of a turn.
         clock: the time; by default, the system's.
-        naming: names threads and nodes; by default, at random.
+        naming: names threads and nodes; by default, random names.
         capabilities: the kinds of questions that tools may ask; by default, the kinds that
             ``user`` answers, and samples, which ``model`` answers.
-        calls: the store of the calls of tools, so that each effect happens once, even after a
-            crash. By default, the database of ``store``, or this process's memory if ``store`` is
-            of another package.
+        calls: the store of the tools' calls, so that each effect happens once, even after a crash.
+            By default, the database of ``store``, or this process's memory if ``store`` is not of
+            :mod:`anabranch.stores`.
         code_version: the version of the tools' code, under which ``calls`` are stored; by default,
             a digest of the files in which the tools are defined.
 
     Attributes:
-        tools: all present tools, by name.
-        dependencies: all other arguments.
+        tools: the tools that the agent has now, by name.
+        dependencies: the other arguments of the constructor.
     """
 
     def __init__(  # noqa: PLR0913 - the surroundings of an agent, by keyword
@@ -124,9 +124,10 @@ class Agent:
         return self.dependencies.store
 
     def of_run(self, run_id: str) -> Agent:
-        """Return a copy of this agent for one run of a conversation, in any process.
+        """Return a copy of this agent for one run, which names nodes alike in every process.
 
-        The agent names nodes after their place, so two processes add the same node at one place.
+        The name of a node follows from its position in the run. So two processes that continue the
+        same run cannot both add a node at one position.
         """
         agent = copy(self)
         agent.dependencies = replace(self.dependencies, run=run_id)
@@ -144,12 +145,12 @@ class Agent:
     async def add(
         self, nodes: Sequence[Node], results: Sequence[Result] = (), *, head: bool = True
     ) -> list[Node]:
-        """Store ``nodes`` with results of tools, move the head to the last node, and return the nodes."""
+        """Store ``nodes`` and tools' ``results``, and move the head to the last node."""
         refs = [Ref(HEAD, nodes[-1].id)] if head else []
         return await self.dependencies.add(nodes, results, refs)
 
     async def head(self, thread_id: str) -> str | None:
-        """Return the id of the node at the thread's head, ``None`` if it has no head."""
+        """Return the id of the node at the thread's head, or ``None`` for an empty thread."""
         return (await self.store.refs(thread_id)).get(HEAD)
 
     # -- turns -------------------------------------------------------------------------------
@@ -188,9 +189,9 @@ class Agent:
         *,
         head: bool = True,
     ) -> list[Node]:
-        """Add user messages without a turn, each below the node whose id it is paired with.
+        """Add user messages without running a turn: pairs of a parent node's id and a content.
 
-        The store keeps the files of the blocks next to the tree; the messages refer to the files.
+        The store keeps images and documents apart from the tree; the messages refer to them.
 
         Raises:
             ToolError: if a message is blank; then no message is added.
@@ -211,15 +212,15 @@ class Agent:
         """Run a turn that continues at ``node``, and return the turn's last node.
 
         If ``node`` calls tools, the turn first runs the tools without a result. If ``node`` is a
-        question of a tool, or an answer, the tools of its line continue as far as the answers
-        allow. If ``node`` is in a branch whose tool has not returned, the branch continues, and
-        after the last branch the tool's caller. A cancelled turn stores the text received so far
-        and leaves a valid thread. ``node`` may be given as its surroundings, if the caller has just
-        read them.
+        question of a tool, or an answer, the tools on its path continue until they need further
+        answers. If ``node`` is in a branch whose tool has not returned, the branch continues; after
+        the last branch, the tool's caller continues. A cancelled turn stores the text received so
+        far and leaves a valid thread. Pass the node's :class:`~anabranch.tree.Surroundings` if you
+        have just read them.
 
         Raises:
-            ToolError: if such a tool has asked a question. A second run would repeat the
-                tool's effects before the question; :meth:`answer` resumes the tool.
+            ToolError: if a tool without a result has asked a question. A second run would repeat
+                the tool's effects before the question; :meth:`answer` resumes the tool.
             TurnLimitError: if a limit of the turn is reached.
             Exception: if the model raises an error.
         """
@@ -257,13 +258,13 @@ class Agent:
         The tool continues when all its questions of this round are answered. The model continues
         when all tools have returned. Finished steps are replayed from the journal.
 
-        A second, different answer starts another line of the conversation and of the call: effects
-        after the question happen on each line, under different keys. A repeated answer continues
-        the line that it has started, if work is left there. In a branch, an answer is final until
-        the tool that has opened the branch has returned.
+        A second, different answer starts another path of the conversation, and forks the call:
+        effects after the question happen on each path, with different idempotency keys. A repeated
+        answer continues the path that it started, if work is left there. In a branch, an answer is
+        final until the tool that opened the branch has returned.
 
         Raises:
-            InvalidAnswerError: if ``reply`` is no answer.
+            InvalidAnswerError: if ``reply`` does not answer the question.
             QuestionAnsweredError: if a different answer to a final question is stored.
             QuestionExpiredError: if the question's time is over without an answer, or, in a branch,
                 the question's tool continues without an answer.
@@ -286,7 +287,7 @@ class Agent:
     async def add_answer(self, question_id: str, reply: AnswerLike) -> Node:
         """Store the first answer to a question of a tool, without running the tool.
 
-        Returns the last node of the question's line. A repeated answer changes nothing. A call
+        Returns the last node of the question's path. A repeated answer changes nothing. A call
         whose questions are all answered does not expire, however late the call continues.
 
         Raises:
@@ -300,11 +301,11 @@ class Agent:
         return await add_reply(self, question_id, read_reply(question_id, reply))
 
     async def cancel_questions(self, node: Node | Surroundings) -> Node:
-        """Answer all open questions of the tools at ``node`` with ``cancel``; return the last node.
+        """Cancel all open questions of the tools at ``node``, and return the last node.
 
-        The tools continue with ``cancel``, for further questions as well, until the tools have
-        returned. The agent does not ask the model, and waiting branches end. ``node`` is a
-        question, or any other node of the line or of a branch below the line.
+        The tools receive ``cancel`` for these questions and any further question, until they
+        return. The agent does not ask the model, and waiting branches end. ``node`` is a question,
+        or any other node on its path or in a branch below the path.
 
         Raises:
             ToolError: if no tool waits at ``node``.
@@ -319,8 +320,8 @@ class Agent:
     async def open_questions(self, node: Node | Surroundings) -> list[Node]:
         """Return the open questions of the tools at ``node``, in the order of the questions.
 
-        The questions in branches of the line's tools follow. If a turn ends at questions, its last
-        node is such a ``node``.
+        The questions in the tools' branches follow. The last node of a turn that ended at questions
+        is such a ``node``.
         """
         around = await surroundings_of(self.store, node)
         return list((await PathEnd.read(self.store, around)).questions)
@@ -328,9 +329,9 @@ class Agent:
     async def cut_off(self, thread_id: str, asleep: Container[tuple[str, str]] = ()) -> Node | None:
         """Return the node at the thread's head if its tools did not end, for example after a crash.
 
-        A tool that was cut off has neither returned nor been interrupted, and neither the tool nor
-        its branches wait for an answer; :meth:`resume` continues it. ``asleep`` names sleeping uses
-        to leave out, each after the id of its caller.
+        Such a tool has neither returned nor been interrupted, and no question of it is open;
+        :meth:`resume` continues the tool. ``asleep`` lists calls of tools to leave out because they
+        sleep, as pairs: the id of the node that calls the tool, and the id of the tool use.
         """
         end = await end_of(self, thread_id, asleep=asleep)
         return end.around.last if end is not None and end.can_continue else None
@@ -338,9 +339,9 @@ class Agent:
     async def interrupt_tools(self, thread_id: str) -> None:
         """End the tools at the head that sleep or did not end, and undo their effects.
 
-        Tools that wait for an answer continue to wait. But if one branch of a tool is stopped, all
-        branches of the tool stop without answers to their questions. The agent does not ask the
-        model.
+        A tool that waits for an answer keeps waiting. But if a tool runs in branches and one branch
+        is stopped, all its branches stop, and their questions stay unanswered. The agent does not
+        ask the model.
         """
         end = await end_of(self, thread_id)
         if end is not None and end.can_continue:
@@ -349,15 +350,15 @@ class Agent:
             await use_line(turn, await LineWriter.at(turn.timeline, end.around))
 
     def suspend(self) -> None:
-        """From now on, leave interrupted turns to a later process, because this process ends.
+        """Leave interrupted turns to a later process; call this before the process ends.
 
-        Without this call, an interruption undoes a tool's effects and ends the tool, and stores the
+        Without this call, an interruption ends running tools, undoes their effects, and stores the
         received part of the model's reply.
         """
         self.dependencies.suspension.begin()
 
     async def expire_calls(self) -> NoReturn:
-        """Until cancelled, undo the effects of each tool whose question gets no answer in time.
+        """Undo the effects of each tool whose question gets no answer in time; run until cancelled.
 
         Run this method in a task, in one process or several. Questions of expired calls cannot be
         answered any more.

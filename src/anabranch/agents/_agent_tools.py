@@ -123,7 +123,7 @@ class Continuation:
 
 
 class AgentTool(Protocol):
-    """A tool that this library makes, for an agent's model to call.
+    """A tool written only for agents, such as ``branch_self``; not a :class:`~anabranch.tool.Tool`.
 
     Attributes:
         spec: describes the tool to the model.

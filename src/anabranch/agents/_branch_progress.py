@@ -22,11 +22,11 @@ PARTIAL = "partial"
 
 @dataclass(frozen=True, slots=True)
 class BranchOutcome:
-    """The end of a branch, or the place where the branch waits.
+    """The result of a branch: its last node, its failure, or the question at which it waits.
 
     Attributes:
-        start: the node of the branch's prompt.
-        end: the branch's last node; of a failed branch, the node with the error.
+        start: the node with the branch's prompt.
+        end: the branch's last node; in a failed branch, the node with the error.
         error: the reason for a failure, ``None`` without one.
         partial: the received part of the reply in which the branch has failed.
         waits: whether the branch has not ended because its tools wait for answers.

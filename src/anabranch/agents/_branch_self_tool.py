@@ -36,11 +36,11 @@ PLACEHOLDER = "Branching In Progress..."
 def BranchSelf(  # noqa: N802 - an author gives it to an agent as Folding() and RemoteTools()
     *, judge: Model | None = None, judges: int = JUDGES
 ) -> AgentTool:
-    """Return the tool ``branch_self``.
+    """Return the tool ``branch_self``, by which a model works on several prompts in branches.
 
     Args:
         judge: the model that merges, votes and judges; by default, the agent's own.
-        judges: the number of votes that ``llm_vote`` takes.
+        judges: the number of votes for the recombiner ``llm_vote``.
     """
     return BranchSelfTool(judge, judges)
 

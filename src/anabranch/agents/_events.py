@@ -16,14 +16,14 @@ from anabranch.tree import Node, Ref, Result, TreeStore
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded:
-    """The store has a new node."""
+    """A node was stored."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class BranchResumed:
-    """A turn continues a branch; the event has the branch's nodes so far."""
+    """A turn continues a branch; ``path`` has the branch's nodes so far."""
 
     path: tuple[Node, ...]
 
@@ -75,10 +75,10 @@ class ToolBranched:
 
 @dataclass(frozen=True, slots=True)
 class ToolSuspended:
-    """A tool waits ``until`` a time, in seconds since the epoch, and uses no task meanwhile.
+    """A tool sleeps ``until`` a time (seconds since the epoch), without a running task.
 
-    If the turn continues earlier for another reason, the event comes again. If the tool ``asks``, the
-    turn also continues when the questions have answers.
+    If the turn continues earlier, the event is sent again. If the tool ``asks``, answers to its
+    questions also continue the turn.
     """
 
     caller: str

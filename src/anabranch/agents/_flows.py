@@ -18,14 +18,14 @@ TEXT_RECOMBINERS = ("concatenate", "llm_judge", "llm_vote", "llm_merge")
 async def branch(
     agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
 ) -> list[BranchOutcome]:
-    """Send each prompt below the same node, one after the other; return the branches in order."""
+    """Open a branch for each prompt below one node, one after the other; return the outcomes."""
     return await _fork(agent, thread_id, prompts, at, parallel=False)
 
 
 async def parallel(
     agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
 ) -> list[BranchOutcome]:
-    """Send all prompts below the same node at the same time; return the branches in their order."""
+    """Open a branch for each prompt below one node, all at the same time; return the outcomes."""
     return await _fork(agent, thread_id, prompts, at, parallel=True)
 
 
@@ -34,7 +34,7 @@ async def combine(
 ) -> Recombined:
     """Return one text that combines the texts of ``nodes``, which are in one unchanged thread.
 
-    Each text has the name of its branch, or ``main``.
+    Each text is labelled with the name of its branch, or ``main``.
 
     Raises:
         ToolError: if there are no nodes, the nodes are of several threads, or the recombiner does
@@ -62,13 +62,14 @@ async def broadcast_to_leaves(
     below: str | None = None,
     skip: Collection[str] = (),
 ) -> list[BranchOutcome]:
-    """Send ``prompt`` at all leaves of the thread at the same time; return the outcomes.
+    """Send ``prompt`` to every leaf of the thread at the same time; return the outcomes.
 
     Args:
-        agent: replies.
+        agent: the agent that replies.
         thread_id: the thread.
-        prompt: the message; each reply follows at its own leaf.
-        below: the node whose leaves are meant; by default, all leaves of the thread.
+        prompt: the message to add below each leaf.
+        below: a node, to restrict the leaves to those below it; by default, all leaves of the
+            thread.
         skip: labels; a leaf with one of these labels is left out.
     """
     tree = await agent.store.tree(thread_id)

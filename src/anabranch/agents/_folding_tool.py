@@ -54,13 +54,14 @@ from anabranch.tree import SHOWN, Node
 
 
 class Folding:
-    """The tools ``branch_create``, ``branch_return`` and ``branch_status`` of an agent.
+    """Gives an agent the tools ``branch_create``, ``branch_return`` and ``branch_status``.
 
-    Pass it to an :class:`~anabranch.agents.Agent` among its tools.
+    Pass a ``Folding`` to an :class:`~anabranch.agents.Agent` among its tools.
 
     Args:
-        branches: the service that accounts for branches; by default, one in the memory of this process.
-            The sessions of the service are threads, whose tokens the agent's own limits bound.
+        branches: the service that stores branches and counts their tokens; by default, a service in
+            the memory of this process. Each thread is a session of the service; the agent's own
+            limits bound a thread's tokens.
     """
 
     def __init__(self, branches: BranchService | None = None) -> None:
@@ -74,7 +75,7 @@ class Folding:
         return [tool for tool in self._tools if tool.name not in taken]
 
     async def tend(self) -> NoReturn:
-        """Until cancelled, close each branch soon after its time is over."""
+        """Close each branch soon after its deadline; run until cancelled."""
         await self.branches.run()
 
 

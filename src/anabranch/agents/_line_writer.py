@@ -43,7 +43,7 @@ from anabranch.tree import (
 
 
 class QuestionAnsweredError(ToolError):
-    """The question has another answer already."""
+    """The question already has a different answer."""
 
     def __init__(self, question_id: str) -> None:
         super().__init__(f"The question {question_id!r} has been answered differently before.")

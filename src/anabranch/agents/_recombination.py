@@ -36,13 +36,13 @@ class BranchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Recombined:
-    """The result of a recombination.
+    """The combined answer of several branches.
 
     Attributes:
-        text: the one text; empty if none was requested, or no branch has answered.
-        note: the choice and its reason, or the reason for another result.
-        chosen: the name of the branch whose answer is ``text``; ``None`` if ``text`` is made of
-            several.
+        text: the combined text; empty if no text was requested, or no branch has answered.
+        note: an explanation: which branch was chosen and why, or why no text was combined.
+        chosen: the name of the branch whose answer is ``text``; ``None`` if ``text`` combines
+            several answers.
     """
 
     text: str

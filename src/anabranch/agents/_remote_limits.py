@@ -28,12 +28,13 @@ BLOCKS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RemoteLimits:
-    """Limits of one call of a tool of another server.
+    """Limits on one call of a remote server's tool.
 
-    A larger result is refused, and not cut: the model reads the refusal, and may ask for less.
+    A result over the limit is refused rather than shortened: the model reads the refusal, and may
+    ask for less.
 
     Attributes:
-        max_result: characters of a result; an image counts by its Base64.
+        max_result: characters of a result; an image counts as Base64 text.
         max_question: characters of questions that the server asks together, with the server's
             state.
         max_questions: questions that wait for the user at the same time.

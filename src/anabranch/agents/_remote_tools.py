@@ -56,14 +56,15 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class RemoteTools:
-    """The tools of running MCP servers, for ``Agent(tools=[…])``; connected inside its ``async with``.
+    """The tools of running MCP servers, for ``Agent(tools=[…])``; ``async with`` connects to them.
 
         async with RemoteTools("https://example.com/mcp", "command:uvx some-server") as remote:
             agent = Agent(store, model, tools=[book_flight, remote])
 
-    A tool has the name that its server gives, as far as providers accept it. If another tool has
-    that name already, the server's name comes first: ``example_search``. No name passes to another
-    tool. The agent follows changes of the servers' lists.
+    A tool keeps the server's name for it, without characters that providers refuse. If the agent
+    has a tool of that name already, the name begins with the server's name: ``example_search``. A
+    name never passes from one tool to another. The agent follows changes of the servers' tool
+    lists.
 
     Args:
         servers: each a URL, ``command:`` with the command that starts a server, a server of FastMCP,
@@ -71,15 +72,16 @@ class RemoteTools:
         headers: HTTP headers for the requests to the URLs, which must then be of one origin.
         env: environment variables of the processes that ``command:`` starts. A process inherits
             only the variables that the SDK names, such as ``PATH``.
-        era: the protocol's era.
+        era: ``auto``, or the revisions of MCP to use: those with requests from server to client, or
+            the stateless one.
         limits: the limits of each call of their tools.
         only: names of the tools to offer, or patterns such as ``issues_*``; by default, all.
-        without: names, or patterns, of tools to leave out. Both are compared with the server's name
-            of a tool, and with the name by which the model calls it.
+        without: names or patterns of tools to leave out. ``only`` and ``without`` match the
+            server's name of a tool, and the name by which the model calls the tool.
 
     Raises:
-        ValueError: if a server is given in another form, the headers would go to several servers,
-            or no command gets the variables.
+        ValueError: if a server has another form, ``headers`` would go to several origins, or
+            ``env`` is given without a ``command:``.
     """
 
     def __init__(
@@ -142,7 +144,7 @@ class RemoteTools:
 
     @property
     def was_opened(self) -> bool:
-        """Whether the servers have been connected to; otherwise, their tools are unknown."""
+        """Whether the connections were opened; before that, the tools are unknown."""
         return bool(self._labels) or not self._servers
 
     async def aclose(self) -> None:
@@ -152,7 +154,7 @@ class RemoteTools:
             await server.close()
 
     def offered_tools(self, taken: Collection[str], /) -> Sequence[AgentTool]:
-        """Return the present tools of the servers, under names that are not ``taken``."""
+        """Return the servers' present tools, under names that are not in ``taken``."""
         names = self._names.setdefault(frozenset(taken), {})
         used = {*taken, *names.values()}
         tools: list[AgentTool] = []

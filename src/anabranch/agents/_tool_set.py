@@ -20,7 +20,7 @@ class ToolSource(Protocol):
     """A source of tools that can change while an agent runs, such as a running server."""
 
     def offered_tools(self, taken: Collection[str], /) -> Sequence[AgentTool]:
-        """Return the tools that the source offers now, without names that are ``taken``.
+        """Return the tools that the source offers now, under names that are not in ``taken``.
 
         A name never passes from one tool to another.
         """

@@ -136,12 +136,12 @@ Price: TypeAlias = Callable[[str, Usage], float]
 
 
 class TurnLimitError(AnabranchError):
-    """A turn has reached one of its limits. Everything it has produced so far is in the tree.
+    """A turn has reached one of its limits; the tree keeps all nodes that the turn stored.
 
     Attributes:
         used: the usage of the turn.
         limit: the limit.
-        needed: the minimum that the next request needs in addition; 0 if the limit is reached.
+        needed: the least that the next request would add; 0 if the limit is reached.
     """
 
     def __init__(self, what: str, used: float, limit: float, needed: float = 0) -> None:
@@ -163,18 +163,18 @@ class TurnLimits:
     :class:`anabranch.Limits`, applied to the branches of a turn.
 
     Attributes:
-        max_requests: consecutive requests to the model on one path.
-        max_tokens: tokens of all requests, requests of tools included: the provider's report, or
-            else an estimate.
-        max_cost: cost of all requests, as computed by ``price``.
-        price: computes the cost of a reply; without it, no cost is known or limited.
+        max_requests: maximum consecutive requests to the model on one path.
+        max_tokens: maximum tokens of all requests, including requests of tools, as the provider
+            reports them or else as estimated.
+        max_cost: maximum cost of all requests, in the currency of ``price``.
+        price: a function that computes the cost of a reply; without ``price``, no cost is limited.
         max_depth: maximum depth of nested branches; 0 allows none.
-        max_branches: branches opened in the turn, nested ones included.
-        max_branches_per_call: prompts in one call of ``branch_self``.
-        timeout: seconds that each branch may take, its nested branches included. The turn's own
-            path has no deadline.
-        max_concurrent_requests: requests to the model that may run at the same time.
-        max_reply_tokens: tokens of one reply.
+        max_branches: maximum branches of the turn, including nested branches.
+        max_branches_per_call: maximum prompts in one call of ``branch_self``.
+        timeout: maximum seconds of each branch, including its nested branches. The turn's own path
+            has no deadline.
+        max_concurrent_requests: maximum requests to the model at the same time.
+        max_reply_tokens: maximum tokens of one reply.
     """
 
     max_requests: int = 50

@@ -40,15 +40,15 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> T:
-    """Call ``tool`` with ``arguments`` and return its value.
+    """Run ``tool`` in this process, with ``client`` to answer its questions, and return its value.
 
     Args:
         tool: the tool to run.
-        arguments: the tool's arguments, as a caller would give them.
+        arguments: the tool's arguments, by name.
         client: answers the questions; without one, the tool cannot ask.
         limits: limits on the call, in addition to the tool's.
-        patience: seconds that work outside of steps may hold back an open question in a round (2 by
-            default); the tool's value may be less.
+        patience: seconds that a round with an open question waits for work outside of steps (2 by
+            default), unless the tool's own ``patience`` is lower.
         replay: replay every round from the journal; ``False`` runs the body once, live.
         sampler: answers the tool's samples in place of the client.
         parent_messages: the conversation from which the tool is called.

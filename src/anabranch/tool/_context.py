@@ -87,14 +87,14 @@ _LEVELS: tuple[str, ...] = get_args(LogLevel)
 
 
 class BranchContext:
-    """One branch of a call, as its author sees it.
+    """The first parameter of a tool or branch function: asks, opens branches, and runs steps.
 
     Made by the library, which passes it to the tool's body and to each branch function.
 
     Attributes:
-        parent_messages: the conversation around this branch, as it was when the branch opened.
-        parent_system_prompt: the system prompt of that conversation.
-        system_prompt: the system prompt of samples that have no other.
+        parent_messages: the messages of the enclosing conversation when the branch opened.
+        parent_system_prompt: the system prompt of the enclosing conversation.
+        system_prompt: the default system prompt of this branch's samples.
         tools: the tools bound to this branch, by name; see :meth:`call_tool`.
     """
 
@@ -129,7 +129,7 @@ class BranchContext:
 
     @property
     def depth(self) -> int:
-        """0 for the tool itself, one more for each enclosing branch."""
+        """The depth of this branch: 0 for the tool itself, 1 for its branches, and so on."""
         return self._branch.depth
 
     @property
@@ -139,15 +139,15 @@ class BranchContext:
 
     @property
     def call_id(self) -> str:
-        """The call's name: the same in all its rounds, different in every other call."""
+        """The id of the call: the same in all its rounds, different in every other call."""
         return self._call.journal.call_id
 
     @property
     def idempotency_key(self) -> str:
         """The idempotency key of the next step; inside a step's function, the key of that step.
 
-        Hand it to a service that accepts one: if the process dies between an effect and its
-        record, the effect is tried again under the same name.
+        Pass the key to a service that accepts idempotency keys: if the process dies between an
+        effect and its record, the effect is tried again with the same key.
         """
         running = current_idempotency_key.get()
         if running is not None:
@@ -157,12 +157,12 @@ class BranchContext:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation so far, as the next prompt will continue it."""
+        """The messages of this branch's conversation so far."""
         return self._conversation.messages(self._scope())
 
     @property
     def random(self) -> random.Random:
-        """Randomness that is the same in every replay."""
+        """A random generator that returns the same values in every replay."""
         return self._call.operations.random(self._scope())
 
     def _made(self, operation: Op[T], refusal: CapabilityError | None = None) -> Op[T]:
@@ -206,23 +206,25 @@ class BranchContext:
         include_context: IncludedContext | None = None, metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Op[SampleResult[Any]]:  # fmt: skip
-        """Ask the model.
+        """Ask the model, and return its reply.
 
         The ``prompt`` is a text, or blocks, such as images and documents. The model receives the
-        conversation so far and the prompt; on success, prompt and reply join the conversation.
-        With ``messages``, the model receives these alone, and the conversation stays unchanged.
-        With ``schema``, a model or a type such as ``list[str]``, the reply is parsed. With
+        conversation so far and the prompt; on success, prompt and reply join the conversation. With
+        ``messages``, the model receives these alone, and the conversation stays unchanged. With
+        ``schema``, a model or a type such as ``list[str]``, the reply is parsed. With
         ``tool_choice="required"``, the reply must call a tool. Arguments of a tool must be a JSON
-        object. If a reply does not fit, the model is asked twice more, with the reason. The
-        model's parameters are passed on; ``include_context`` only to a client that has declared
-        ``sampling.context``.
+        object. If a reply does not fit, the model is asked again with the reason, at most twice.
+        The other parameters go to the model; ``include_context`` goes only to a client that has
+        declared ``sampling.context``.
 
         Raises:
             ValueError: if neither or both of ``prompt`` and ``messages`` are given, ``schema``
                 comes with ``tools``, ``tool_choice`` comes without ``tools``, a parameter cannot be
                 sent, or ``key`` was used before or contains one of ``/~#<>``.
-            TypeError: if JSON cannot hold values of ``schema``.
-            CapabilityError, BranchTokenError, SampleValidationError, StepFailed: on ``await``.
+            TypeError: if values of ``schema`` cannot be stored as JSON.
+            CapabilityError, BranchTokenError, SampleValidationError, StepFailed: on ``await``, if
+                no model can be asked, the token budget is too small, no reply fits, or the model
+                answered with an error.
         """
         bound = None if tools is None else tuple(map(as_spec, tools))
         check_options(messages, prompt, max_tokens, schema, bound, tool_choice)
@@ -250,7 +252,7 @@ class BranchContext:
     def append(
         self, said: str | MessageLike | Iterable[MessageLike], role: Role | None = None
     ) -> None:
-        """Add messages from elsewhere to this conversation: messages, or a text and its role.
+        """Add messages, or one text and its role, to this conversation; the model is not asked.
 
         For example, add the result of a tool, or the ``exchange`` of a sample in another branch. A
         text is the user's unless ``role`` is ``"assistant"``. Each tool use must be followed by its
@@ -270,14 +272,14 @@ class BranchContext:
 
         The model is asked at most ``max_rounds`` times, with ``options`` as in ``sample``. The
         model may call ``tools``, by default the tools that are bound to this branch. The calls of
-        one reply run concurrently, each as by ``call_tool``. An unknown tool, invalid arguments and
-        an error of a tool are fed back to the model; any other exception is raised. On success, all
-        messages are appended to the conversation and form the ``exchange`` of the result, which is
-        the last reply.
+        one reply run concurrently, each as by ``call_tool``. The model reads an unknown tool,
+        invalid arguments and a tool's error as the call's result; any other exception is raised.
+        The result is the last reply. On success, all messages join the conversation, and form the
+        ``exchange`` of the result.
 
         Raises:
             ValueError: if ``max_rounds`` is not positive, or two tools have the same name.
-            TypeError: if a tool is not one of this library.
+            TypeError: if a tool is not a tool of this library.
             ConverseRoundsError: if the model still calls tools after ``max_rounds``; on ``await``.
             ValueError, CapabilityError, BranchTokenError, StepFailed: as ``sample``; on ``await``.
         """
@@ -322,16 +324,18 @@ class BranchContext:
         self, question: Elicitation[Any] | type[BaseModel] | str, message: str, *,
         context: JsonValue = None, key: str | None = None,
     ) -> Op[ElicitResult[Any]]:  # fmt: skip
-        """Ask the user: a declared elicitation, its key, or any flat model.
+        """Ask the user a question, and return the answer: accepted, declined or cancelled.
 
-        ``context`` is data for the client that draws the form. After an invalid answer, the
-        question is repeated with the reason, three times at the most.
+        ``question`` is a declared elicitation, its key, or a flat pydantic model, whose fields make
+        the form. ``context`` is JSON for a client that draws the form itself. After an invalid
+        answer, the user is asked again with the reason, at most three times.
 
         Raises:
             ValueError: if the tool does not declare the key ``question``, or ``key`` was used
                 before or contains one of ``/~#<>``.
             TypeError: if a form cannot show the model.
-            CapabilityError, ElicitValidationError, StepFailed: on ``await``.
+            CapabilityError, ElicitValidationError, StepFailed: on ``await``, if the client shows no
+                forms, no answer was valid, or the client answered with an error.
         """
         name, model = find_question(question, self._elicits)
         require_text("ctx.elicit", "message", message)
@@ -343,10 +347,11 @@ class BranchContext:
     def elicit_url(
         self, message: str, url: str, *, key: str | None = None
     ) -> Op[Accepted[None] | Declined | Cancelled]:
-        """Send the user to ``url``; ``Accepted`` means consent, not completion.
+        """Ask the user to open ``url``; ``Accepted`` means that the user agreed to open it.
 
         Raises:
-            CapabilityError, StepFailed: on ``await``.
+            CapabilityError, StepFailed: on ``await``, if the client opens no URLs, or answered with
+                an error.
         """
         scope = self._scope()
         step_id = self._call.cursor.new_id(scope, "url", _checked_key(key))
@@ -411,14 +416,15 @@ class BranchContext:
     def call_tool(self, tool: str, /, **arguments: object) -> Op[Any]: ...
 
     def call_tool(self, tool: Runnable[Any] | str, /, **arguments: object) -> Op[Any]:
-        """Run another tool in a sub-branch, with a fresh conversation, and return its value.
+        """Run another tool in a sub-branch, with an empty conversation, and return its value.
 
         ``tool`` may be the name of a tool bound to this branch (``branch(tools=[…])``). The tool's
         limits apply inside the limits of this branch; its ``max_depth`` counts from the tool.
 
         Raises:
-            ToolError: if no tool of that name is bound here.
-            InvalidArgumentsError: if the arguments do not fit; nothing has run.
+            ToolError: if no tool of that name is bound to this branch.
+            InvalidArgumentsError: if the arguments do not fit the tool's parameters; nothing has
+                run.
             Exception: if the tool raises, on ``await``.
         """
         chosen = find_tool(tool, self.tools) if isinstance(tool, str) else tool
@@ -473,8 +479,8 @@ class BranchContext:
         """Run all operations concurrently and return their values in order.
 
         Every operation finishes, even if another fails; then the first error in order is raised. If
-        the host cannot ask the question of an operation, its ``CapabilityError`` is raised, and no
-        operation starts.
+        the client cannot answer the question of an operation, its ``CapabilityError`` is raised,
+        and no operation starts.
         """
         require_operations("ctx.gather", operations)
         refusal = self._call.scheduler.refusal_of(operations)
@@ -522,7 +528,7 @@ class BranchContext:
         self, fn: Callable[[*Ts], Any], *args: *Ts,
         name: str | None = None, undo: Callable[[Any], Any] | None = None,
     ) -> Op[Any]:  # fmt: skip
-        """Run ``fn(*args)`` once per call, record its value, and return that in every replay.
+        """Run ``fn(*args)`` once per call, record its value, and return the record in replays.
 
         A plain function runs in a thread, an ``async`` one on the loop. If the call fails or is
         cancelled later, ``undo(value)`` runs; steps are undone in reverse order.
@@ -547,7 +553,7 @@ class BranchContext:
         )
 
     def log(self, level: LogLevel, message: str) -> Op[None]:
-        """Send a log line to the client, once.
+        """Send a log message to the client; a replay does not send it again.
 
         Raises:
             ValueError: if ``level`` is not a log level of the protocol.
@@ -559,19 +565,19 @@ class BranchContext:
     def notify(
         self, message: str, progress: float | None = None, total: float | None = None
     ) -> Op[None]:
-        """Report the call's progress to the client, once; without ``progress``, send a count."""
+        """Report progress to the client, once; by default, ``progress`` counts the reports."""
         return self._notice(Notice(message, progress=progress, total=total))
 
     def _notice(self, notice: Notice) -> Op[None]:
         return self._made(self._call.operations.notify(self._scope(), notice))
 
     def patched(self, name: str) -> Op[bool]:
-        """Return whether this call runs the new code at the change of code that ``name`` identifies.
+        """Return whether this call runs the new code of the change ``name``, or the old code.
 
-        Use ``if await ctx.patched("refund-limit"):`` to change what open calls have done or answered.
-        A call that passed this place before the change was deployed runs the code under ``else``. Any
-        other call runs the code under ``if``. The answer is recorded, and is the same everywhere in
-        the call.
+        Use ``if await ctx.patched("refund-limit"):`` to change code that open calls may have run. A
+        call that had passed the ``if`` before the change was deployed runs the code under ``else``.
+        Any other call runs the code under ``if``. The answer is recorded, and is the same
+        everywhere in the call.
 
         Raises:
             ValueError: if ``name`` is empty, or contains one of ``/~#<>``.
@@ -597,8 +603,7 @@ class BranchContext:
         In a ``race`` with a question, the sleep limits the time for the answer.
 
         Raises:
-            ValueError: if ``when`` has no time zone: machines in other zones would wait until
-                another time.
+            ValueError: if ``when`` has no time zone.
         """
         if when.utcoffset() is None:
             raise ValueError(
@@ -613,11 +618,11 @@ class BranchContext:
         return self._made(self._call.operations.sleep(scope, step_id, until))
 
     def now(self) -> datetime:
-        """Return the time of the first run at this place (UTC), also in every replay."""
+        """Return the present time (UTC); a replay returns the time of the first run."""
         return datetime.fromtimestamp(self._call.operations.now(self._scope()), UTC)
 
     def uuid(self) -> uuid.UUID:
-        """Return a UUID that is the same in every replay, and different at every other use."""
+        """Return a new random UUID; a replay returns the same UUID."""
         return self._call.operations.unique(self._scope(), "uuid")
 
 

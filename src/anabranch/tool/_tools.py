@@ -238,16 +238,15 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
     Args:
         fn: the function.
         **options: ``name`` of the tool (default: the function's name). ``description`` for the
-            model (default: the docstring). ``elicits``: the questions that can be asked by key.
-            ``requires``: the capabilities that the client must have (``sampling``, ``elicitation``,
-            …). ``limits`` of every call. ``patience``: the seconds that work outside of steps may
-            hold back an open question in a round. ``title`` and ``annotations``, which clients show
-            to users. ``extra``: unknown arguments are ignored, since hosts add some; ``"forbid"``
-            refuses them.
+            model (default: the docstring). ``elicits``: the declared questions, which the tool may
+            ask by key. ``requires``: the capabilities that the client must have (``sampling``,
+            ``elicitation``, …). ``limits`` of every call. ``patience``: the seconds that a round
+            with an open question waits for work outside of steps. ``title`` and ``annotations``,
+            which clients show to users. ``extra``: unknown arguments are ignored, since hosts add
+            some; ``"forbid"`` refuses them.
 
     Raises:
-        TypeError: if ``fn`` is not such a function, or has a parameter that cannot be given by
-            name.
+        TypeError: if ``fn`` is not such a function, or a parameter cannot be passed by name.
         ValueError: if a capability is unknown, an elicitation is declared twice, or ``patience`` is
             not positive and finite.
     """

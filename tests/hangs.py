@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -31,8 +31,8 @@ GRACE = 20
 MOST = 10
 """After this many timeouts, a test counts as hanging, however long its processes wait for a processor."""
 
-LOOKS = 10
-"""Number of times per timeout that the waits of a test's processes are read, since some processes end early."""
+LOOKS = 60
+"""Number of times per timeout that the waits of a test's threads are read, since some threads end early."""
 
 
 class Hangs:
@@ -105,26 +105,31 @@ class Hangs:
 
 
 class Waits:
-    """The time that this process and its new children wait for a processor, from now on (Linux)."""
+    """The time that the threads of this process and of its new children wait for a processor, from now on.
 
-    def __init__(self) -> None:
-        self._waited: dict[int, float] = {}
+    ``read`` returns the seconds that each thread has waited since its start.
+    """
+
+    def __init__(self, read: Callable[[], Mapping[Path, float]] | None = None) -> None:
+        self._read = read or _waits_of_threads
+        self._waited: dict[Path, float] = {}
         self._before = 0.0
         self._before = self.seconds()
 
     def seconds(self) -> float:
-        """Return how long all processes waited in total, including processes that have ended."""
-        for process in {os.getpid(), *_descendants(os.getpid())} - set(SHARED):
-            self._waited[process] = max(_waited_by(process), self._waited.get(process, 0.0))
+        """Return how long all threads waited in total, including threads that have ended."""
+        self._waited.update(self._read())
         return sum(self._waited.values()) - self._before
 
 
-def _waited_by(process: int) -> float:
-    nanoseconds = 0
-    for listed in Path(f"/proc/{process}/task").glob("*/schedstat"):
-        with suppress(OSError):  # the thread has ended
-            nanoseconds += int(listed.read_text().split()[1])
-    return nanoseconds / 1e9
+def _waits_of_threads() -> Mapping[Path, float]:
+    """Return the seconds that each thread waited for a processor, where the system counts them (Linux)."""
+    waited: dict[Path, float] = {}
+    for process in {os.getpid(), *_descendants(os.getpid())} - set(SHARED):
+        for listed in Path(f"/proc/{process}/task").glob("*/schedstat"):
+            with suppress(OSError):  # the thread has ended
+                waited[listed] = int(listed.read_text().split()[1]) / 1e9
+    return waited
 
 
 def _descendants(parent: int) -> Iterator[int]:

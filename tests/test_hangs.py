@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.hangs import Waits
+
 PLUGIN = """
 from tests.hangs import Hangs
 
@@ -73,3 +75,9 @@ def test_waits_for_a_processor():
 
 def test_waiting_for_a_processor_extends_the_time_of_a_test(tmp_path: Path) -> None:
     assert run(tmp_path, STARVED).returncode == 0
+
+
+def test_the_waits_of_threads_that_have_ended_still_count() -> None:
+    seen: list[dict[Path, float]] = [{}, {Path("1"): 2.0}, {Path("2"): 3.0}]
+    waits = Waits(lambda: seen.pop(0))
+    assert [waits.seconds(), waits.seconds()] == [2.0, 5.0]

@@ -317,7 +317,7 @@ async def test_all_branches_of_a_turn_are_counted() -> None:
     await here.check()
     assert len(await _branches(here)) == 9
     summaries = [await _summary_at(here, node) for node in await here.of_kind("results")]
-    assert any("9 of 10 are open already" in each for each in summaries)
+    assert any("9 of at most 10 branches are open" in each for each in summaries)
 
 
 # -- what the store is asked ----------------------------------------------------------------------

@@ -80,7 +80,7 @@ async def test_a_result_that_is_too_large_is_left_out(
         text, failed = await outcome_of(remote, name, **arguments)
     assert failed is not fits
     if not fits:
-        assert text.startswith(f"The result of {name!r} is too large, and is left out: ")
+        assert text.startswith(f"The result of {name!r} is too large, and is left out: it has ")
         assert len(text) < 300
 
 

@@ -181,8 +181,8 @@ class ToolUse:
             await self.timeline.meter.open_branches(count)
         except TurnLimitError as error:
             raise ToolError(
-                f"{name} was not run: {count} branches more are too many, as {error.used:g} of"
-                f" {error.limit:g} are open already. Do the task here, without branching."
+                f"{name} was not run: it opens {count} more, and {error.used:g} of at most"
+                f" {error.limit:g} branches are open. Do the task here, without branching."
             ) from None
 
     async def branches(self) -> BranchProgress:

@@ -60,9 +60,9 @@ class RemoteResult(Shape):
         if sum(sizes) <= limits.max_result and len(sizes) <= BLOCKS:
             return RemoteResult(blocks=blocks, is_error=self.is_error)
         text = (
-            f"The result of {tool!r} is too large, and is left out: {sum(sizes):,} characters in"
-            f" {len(sizes):,} parts; the limits are {limits.max_result:,} and {BLOCKS:,}. Call it so"
-            " that it returns less."
+            f"The result of {tool!r} is too large, and is left out: it has {sum(sizes):,} of at most"
+            f" {limits.max_result:,} characters, and {len(sizes):,} of at most {BLOCKS:,} parts. Call"
+            " it so that it returns less."
         )
         return RemoteResult(blocks=(TextBlock(text=text),), is_error=True)
 
@@ -78,9 +78,9 @@ def _named(limits: RemoteLimits, block: ResultBlock) -> ResultBlock:
 def check_question(limits: RemoteLimits, tool: str, size: int, number: int) -> None:
     if size > limits.max_question or number > limits.max_questions:
         raise ToolError(
-            f"The server of {tool!r} asks too much together: {number:,} questions with {size:,}"
-            f" characters; the limits are {limits.max_questions:,} questions and"
-            f" {limits.max_question:,} characters."
+            f"The server of {tool!r} asks too much together: {number:,} of at most"
+            f" {limits.max_questions:,} questions, with {size:,} of at most {limits.max_question:,}"
+            " characters."
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sized
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
 from anabranch._text import json_line
+from anabranch.cli._output import counted
 
 Read: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
 Write: TypeAlias = MemoryObjectSendStream[SessionMessage]
@@ -43,9 +44,9 @@ class CallTrace:
             self._calls.add(message.id)
             params = message.params or {}
             if answers := params.get("inputResponses"):
-                self._say(f"→ tools/call again, with {_counted(answers, 'answer')}")
+                self._say(f"→ tools/call again, with {counted(len(answers), 'answer')}")
             elif completed := params.get("completedSteps"):
-                self._say(f"→ {message.method}, with {_counted(completed, 'completed step')}")
+                self._say(f"→ {message.method}, with {counted(len(completed), 'completed step')}")
             elif name := params.get("name"):  # a probe for saga methods has no name
                 arguments = json_line(params.get("arguments") or {})
                 self._say(f"→ {message.method} {name} {arguments}")
@@ -63,7 +64,9 @@ class CallTrace:
                 return
             self._rounds += 1
             steps = ", ".join(f"{step} ({who})" for step, who in asked)
-            self._say(f"← round {self._rounds} ends with {_counted(asked, 'question')}: {steps}")
+            self._say(
+                f"← round {self._rounds} ends with {counted(len(asked), 'question')}: {steps}"
+            )
             for line in filter(None, [self._explain(step) for step, _ in asked]):
                 self._say(f"  {line}")
 
@@ -80,10 +83,6 @@ def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
 def _who(kind: str, params: Mapping[str, Any] | None) -> str:
     link = (params or {}).get("url")
     return f"{WHO[kind]}, by the link {link}" if link else WHO[kind]
-
-
-def _counted(things: Sized, word: str) -> str:
-    return f"{len(things)} {word}" if len(things) == 1 else f"{len(things)} {word}s"
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._commands import command_group, example
 from anabranch.cli._options import AsJson, Limit, Store, TargetName, Yes
-from anabranch.cli._output import print_either
+from anabranch.cli._output import counted, print_either
 from anabranch.cli._stores import Stores, with_store
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def replay_command(
     lines = [*draw_replayed(found), *(old_ways_of(found) if every else ())]
     print_either(shown if every else shown[0], lines, as_json=json)
     if differing := sum(not each.is_clean for each in found):
-        number = "1 call" if differing == 1 else f"{differing} calls"
+        number = counted(differing, "call")
         raise FailedError(f"The present code cannot continue {number} of {len(found)}.")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from anabranch._terminal import Console, FailedError, Respondent, UsageError, failing_as
 from anabranch.cli._answering import read_arguments
+from anabranch.cli._output import counted
 from anabranch.cli._targets import is_server, load, no_such_tool
 from anabranch.errors import AnabranchError, InvalidArgumentsError, format_for_author
 from anabranch.replay_check import Finding, NoSourceError, check_tool, rehearse
@@ -79,5 +80,4 @@ def report(findings: Sequence[Finding], console: Console) -> None:
     for finding in findings:
         console.say(str(finding))
     if findings:
-        number = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
-        raise FailedError(f"{number}.")
+        raise FailedError(f"{counted(len(findings), 'finding')}.")

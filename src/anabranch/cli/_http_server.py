@@ -27,7 +27,7 @@ from uvicorn.supervisors import Multiprocess
 
 from anabranch._aio import STOPPING
 from anabranch._terminal import Console, FailedError, handled_by
-from anabranch.cli._output import cut_off, cut_off_after
+from anabranch.cli._output import counted, cut_off, cut_off_after
 from anabranch.mcp import GRACE
 
 logger: logging.Logger = logging.getLogger("anabranch.cli")
@@ -143,7 +143,7 @@ class Lifetime:
     def _report(self) -> None:
         if not self._running:
             return
-        what = "1 request" if self._running == 1 else f"{self._running} requests"
+        what = counted(self._running, "request")
         Console().say(
             f"Stopping: {what} in progress. After {drain(self._grace)} s, the server ends and undoes"
             f" the rest, within {self._grace:g} s in all. Ctrl-C ends the process immediately."

@@ -38,6 +38,10 @@ def _print(text: str) -> None:
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
+def counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> None:
     if yes:
         return

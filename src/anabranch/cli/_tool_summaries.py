@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from anabranch._schemas import Form, between
 from anabranch.cli._options import ReachOptions
+from anabranch.cli._output import counted
 from anabranch.cli._targets import check_reach, is_server, load, no_such_tool
 from anabranch.tool import Tool
 
@@ -192,7 +193,7 @@ def overview(target: str, tools: Sequence[ToolSummary]) -> str:
         f"  {call:{width}}  {each.headline}".rstrip()
         for call, each in zip(calls, tools, strict=True)
     ]
-    number = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
+    number = counted(len(tools), "tool")
     place = quote(target)
     hint = f"anabranch inspect {place} TOOL shows one, anabranch call {place} TOOL calls it."
     return "\n".join([f"{target} offers {number}:", "", *lines, "", hint])

@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from anabranch._terminal import FailedError, UsageError, failing_as
 from anabranch.cli._commands import command_group, example
 from anabranch.cli._options import AsJson, Limit, Store, Yes
-from anabranch.cli._output import confirm, print_either, print_json, print_text
+from anabranch.cli._output import confirm, counted, print_either, print_json, print_text
 from anabranch.cli._stores import with_store
 from anabranch.stores import open_tree_store
 from anabranch.tree import (
@@ -223,7 +223,7 @@ def _losses(tree: Tree, first: str | None) -> str:
     branches = name_branches(tree.nodes)
     names = [name for name, node_id in branches.first.items() if name and node_id in gone]
     labels = [name for name, node_id in tree.refs.items() if name != HEAD and node_id in gone]
-    parts = ["1 node" if len(gone) == 1 else f"{len(gone)} nodes"]
+    parts = [counted(len(gone), "node")]
     for one, several, gone_too in (("branch", "branches", names), ("label", "labels", labels)):
         if gone_too:
             what = one if len(gone_too) == 1 else several

@@ -21,5 +21,4 @@ from anabranch._schemas.form_fields import (
 )
 from anabranch._schemas.form_reading import FormReader
 from anabranch._schemas.form_schemas import protocol_field, with_text_choices
-from anabranch._schemas.name_value import misfits_of, read_pairs, split_pairs
-from anabranch._schemas.plain_meaning import as_meant
+from anabranch._schemas.plain_meaning import as_meant, misfits_of, read_pairs, split_pairs

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -22,15 +22,11 @@ class FakeOwner:
 
     def __init__(self) -> None:
         self.fault: Exception | None = None
-        self.futures: list[asyncio.Future[None]] = []
         self.quiet: list[bool] = []
         self.ended: list[str] = []
         self.not_suspended: list[str] = []
         self.waiting: set[asyncio.Task[Any]] = set()
         self.scheduler = Scheduler(self, "call_1")
-
-    def parked(self) -> Iterable[asyncio.Future[None]]:
-        return self.futures
 
     def seconds_asleep(self) -> float | None:
         return None
@@ -55,9 +51,9 @@ class FakeOwner:
         return self.scheduler.start(body, scope, watch=watch)
 
     async def park(self) -> None:
-        self.futures.append(asyncio.get_running_loop().create_future())
-        self.scheduler.strand_parked()
-        await self.futures[-1]
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.scheduler.park(future)
+        await future
 
 
 async def test_an_operation_that_is_never_awaited_is_closed() -> None:

@@ -10,7 +10,7 @@ test) drives a call in one of two ways:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
@@ -85,7 +85,7 @@ class Call(Generic[T]):
         self.operations: Operations = Operations(
             cursor, scheduler, effects, self._open, clock, sink, observe
         )
-        self.markers: Markers = Markers(cursor, scheduler, self._open.futures)
+        self.markers: Markers = Markers(cursor, scheduler)
         self.branches: Branches = Branches(cursor, scheduler, compensations, clock, observe)
         self._root = cursor.budgets.branch(None, name, limits or Limits())
         self._body = body
@@ -262,10 +262,6 @@ class Call(Generic[T]):
     def fault(self) -> AnabranchError | None:
         """The error that ends the call even if the body catches it, such as a replay that differs."""
         return self.cursor.fault
-
-    def parked(self) -> Iterator[asyncio.Future[None]]:
-        yield from self._open.futures()
-        yield from self.markers.futures()
 
     def seconds_asleep(self) -> float | None:
         sleeps = is_asleep(self.journal) and not (self.scheduler.replaying or self.journal.held)

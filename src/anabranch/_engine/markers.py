@@ -16,7 +16,6 @@ decision is recorded before the body sees it, for the whole call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.journal import MARKER
@@ -26,17 +25,12 @@ from anabranch._engine.scope import Scope
 
 
 class Markers:
-    """Decides the markers of one run; ``asked`` returns the futures of the open asks."""
+    """Decides the markers of one run."""
 
-    def __init__(
-        self,
-        cursor: ReplayCursor,
-        scheduler: Scheduler,
-        asked: Callable[[], Iterator[asyncio.Future[None]]],
-    ) -> None:
+    def __init__(self, cursor: ReplayCursor, scheduler: Scheduler) -> None:
         self._cursor = cursor
         self._scheduler = scheduler
-        self._barrier = Barrier(scheduler.strands, asked)
+        self._barrier = Barrier(scheduler.strands, scheduler.parked)
         self._waiting: list[asyncio.Future[None]] = []
 
     async def is_new_way(self, scope: Scope, name: str) -> bool:
@@ -70,18 +64,16 @@ class Markers:
         self._cursor.reached.on_passed = self._look
         # Without the report, a round in which all strands wait would never end:
         # test_a_place_counts_as_passed_after_acts_of_other_tasks.
-        self._scheduler.strand_parked()
+        self._scheduler.park(future)
         try:
             await future
         finally:
+            self._scheduler.parked.discard(future)
             self._scheduler.stir()
 
     def _look(self) -> None:
         if self._waiting and self._cursor.has_reached_all():
             self.resume()
-
-    def futures(self) -> Iterator[asyncio.Future[None]]:
-        return iter(self._waiting)
 
     def resume(self) -> bool:
         """Let strands that wait at a marker decide now; return whether any strand waits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -18,11 +18,9 @@ PASSES = 100
 class Barrier:
     """A barrier at which strands wait until no strand outside of an effect is about to run."""
 
-    def __init__(
-        self, strands: Mapping[AnyTask, Strand], asked: Callable[[], Iterable[AnyFuture]]
-    ) -> None:
+    def __init__(self, strands: Mapping[AnyTask, Strand], parked: AbstractSet[AnyFuture]) -> None:
         self._strands = strands
-        self._asked = asked
+        self._parked = parked
         self._waiting: list[AnyFuture] = []
         self._passes_left = 0
 
@@ -46,7 +44,7 @@ class Barrier:
                 future.set_result(None)
 
     def _is_any_ready(self) -> bool:
-        survey = Survey(self._strands.keys(), set(self._asked()))
+        survey = Survey(self._strands.keys(), self._parked)
         return any(
             survey.state_of(task) is StrandState.READY
             for task, strand in self._strands.items()

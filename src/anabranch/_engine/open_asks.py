@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -75,9 +75,6 @@ class OpenAsks:
     def asks(self) -> tuple[Ask, ...]:
         asks = (opened.ask for opened in self._open.values())
         return tuple(ask for ask in asks if ask.is_question)
-
-    def futures(self) -> Iterator[asyncio.Future[None]]:
-        return (opened.future for opened in self._open.values())
 
     def by_task(self) -> dict[asyncio.Task[Any], list[str]]:
         asked: dict[asyncio.Task[Any], list[str]] = {}

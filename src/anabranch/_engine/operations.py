@@ -51,7 +51,7 @@ class Operations:
         self._clock = clock
         self._sink = sink
         self._observe = observe
-        self._barrier = Barrier(scheduler.strands, asks.futures)
+        self._barrier = Barrier(scheduler.strands, scheduler.parked)
 
     def recorded(self, scope: Scope, step_id: str, kind: AskKind, asked: str) -> Entry | None:
         """Return the answer's entry if it is recorded and the run has no fault; raise a recorded error.
@@ -115,7 +115,7 @@ class Operations:
     async def _park(self, strand: Strand, ask: Ask, branch: Branch) -> None:
         future = self._asks.open(ask, strand.task)
         self._cursor.ask(ask)
-        self._scheduler.strand_parked()
+        self._scheduler.park(future)
         # Otherwise a sleep would win against an answer that came before its end:
         # test_an_answer_known_to_be_earlier_wins_against_the_clock.
         wakes = ask.kind == "sleep" and ask.step_id not in self._cursor.journal.held
@@ -125,6 +125,7 @@ class Operations:
         finally:
             if alarm is not None:
                 alarm.cancel()
+            self._scheduler.parked.discard(future)
             self._asks.close(ask.step_id)
             if self._cursor.recorded(ask.step_id) is not None:
                 branch.ids.append(ask.step_id)  # even if the task is cancelled just now

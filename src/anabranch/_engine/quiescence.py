@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
 from anabranch._engine import waits
@@ -79,7 +79,7 @@ class Quiescence:
     def __init__(
         self,
         strands: dict[AnyTask, Strand],
-        parked: Callable[[], Iterable[AnyFuture]],
+        parked: AbstractSet[AnyFuture],
         owner: RoundOwner,
         patience: float | None = None,
     ) -> None:
@@ -159,7 +159,7 @@ class Quiescence:
 
     def _survey(self, *, waited: bool = False) -> None:
         """End or prolong the round by a survey; ``waited`` if a timer of the round has ended."""
-        asked = {future for future in self._parked() if not future.done()}
+        asked = {future for future in self._parked if not future.done()}
         if not asked:
             # Otherwise steps held back by the bound would wait for ever:
             # test_steps_continue_when_the_question_is_withdrawn_meanwhile.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import Context
 from inspect import iscoroutine
@@ -39,10 +39,6 @@ class Owner(RoundOwner, Protocol):
         """The error that ends the call even if the body catches it."""
         ...
 
-    def parked(self) -> Iterable[asyncio.Future[None]]:
-        """Return the futures of open asks, which nothing completes in this round."""
-        ...
-
     def on_strand_ended(self, strand: Strand) -> None:
         """Record that ``strand`` has ended."""
         ...
@@ -61,6 +57,7 @@ class Scheduler:
         suspending: whether the run is over because all strands wait.
         failure: error that aborted the run: nothing can be written any more.
         replaying: whether only recorded operations run; a new one waits for ever, in ``stalled``.
+        parked: futures for which strands wait until the round is over, such as those of open asks.
     """
 
     def __init__(self, owner: Owner, call_id: str) -> None:
@@ -71,7 +68,8 @@ class Scheduler:
         self.closing: bool = False
         self.suspending: bool = False
         self.replaying: bool = False
-        self.stalled: dict[str, asyncio.Future[None]] = {}
+        self.stalled: list[str] = []
+        self.parked: set[asyncio.Future[None]] = set()
         self.failure: Exception | None = None
         self.owner: Owner = owner
         self._call_id = call_id
@@ -97,7 +95,7 @@ class Scheduler:
         """Start the first strand; with ``watch``, end the round when the result needs answers."""
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         if watch:
-            self._watch = Quiescence(self.strands, self._futures, self.owner, patience)
+            self._watch = Quiescence(self.strands, self.parked, self.owner, patience)
         return start_root(self, coroutine, scope)
 
     def strand(self) -> Strand:
@@ -151,15 +149,13 @@ class Scheduler:
         if self._watch is not None:
             self._watch.stir()
 
-    def strand_parked(self) -> None:
+    def park(self, future: asyncio.Future[None]) -> None:
+        """Report that a strand is about to wait for ``future``, which no strand completes."""
+        self.parked.add(future)
         if self._watch is not None:
             self._watch.stir()
         else:
             self.changed.set()
-
-    def _futures(self) -> Iterator[asyncio.Future[None]]:
-        yield from self.owner.parked()
-        yield from self.stalled.values()
 
     def strand_ended(self, strand: Strand) -> None:
         self.owner.on_strand_ended(strand)
@@ -200,9 +196,9 @@ class Scheduler:
 
     async def _stall(self, step_id: str) -> None:
         """Wait for ever, as if for an answer, because a replay starts no new operation."""
+        self.stalled.append(step_id)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.stalled[step_id] = future
-        self.stir()
+        self.park(future)
         await future
 
     async def refuse(self, step_id: str) -> NoReturn:

@@ -8,7 +8,7 @@ from anabranch._budget import UNLIMITED, Limits
 from anabranch._engine.branch import Branch
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.journal import Answer, Ask, Compensation, Entry, Journal
-from anabranch._engine.scope import Scope
+from anabranch._engine.strands import Scope
 from anabranch.errors import AnabranchError, BranchTokenError, NonDeterminismError, StepFailed
 
 

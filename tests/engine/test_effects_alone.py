@@ -16,8 +16,7 @@ from anabranch._engine.functions import Perform, perform
 from anabranch._engine.journal import Journal
 from anabranch._engine.pinning import pin
 from anabranch._engine.recorder import Records
-from anabranch._engine.scope import Scope
-from anabranch._engine.strands import Strand
+from anabranch._engine.strands import Scope, Strand
 from anabranch.errors import NonDeterminismError, SerializationError
 from tests.diary import DONE
 from tests.engine.clocks import Obliging

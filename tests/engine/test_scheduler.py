@@ -12,8 +12,7 @@ from anabranch._engine import scheduler as module
 from anabranch._engine.branch import Branch
 from anabranch._engine.quiescence import Quiet
 from anabranch._engine.scheduler import Scheduler
-from anabranch._engine.scope import Scope
-from anabranch._engine.strands import Strand, install_task_factory
+from anabranch._engine.strands import Scope, Strand, install_task_factory
 from anabranch.errors import ContextUseError, NonDeterminismError
 
 

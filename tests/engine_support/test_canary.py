@@ -17,7 +17,7 @@ from anabranch import BranchContext, UnsupportedRuntimeError, tool
 from anabranch._engine import canary, waits
 from anabranch._engine.canary import check_support
 from anabranch._engine.known_waits import KNOWN_WAITS
-from anabranch._engine.strands import StrandState
+from anabranch._engine.survey import StrandState
 from anabranch.testing import MockClient, run_tool
 from tests.patience import PATIENCE
 

@@ -43,5 +43,5 @@ from anabranch._engine.operations import Sink, discard
 from anabranch._engine.pinning import LENGTH, canonical, fingerprint, pin
 from anabranch._engine.quiescence import PATIENCE, checked_patience
 from anabranch._engine.recorder import Recorder
-from anabranch._engine.scope import Scope
+from anabranch._engine.strands import Scope
 from anabranch._engine.wordings import REFUSED

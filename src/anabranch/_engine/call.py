@@ -29,10 +29,9 @@ from anabranch._engine.markers import Markers
 from anabranch._engine.open_asks import OpenAsks, is_asleep, take_late, wakes_at
 from anabranch._engine.operations import Operations, Sink, discard
 from anabranch._engine.quiescence import GRACE, Quiet
-from anabranch._engine.recorder import Recorder, Records
+from anabranch._engine.recorder import Observe, Recorder, Records, unobserved
 from anabranch._engine.scheduler import Scheduler
-from anabranch._engine.scope import Observe, Scope, unobserved
-from anabranch._engine.strands import Strand, current_strand, install_task_factory
+from anabranch._engine.strands import Scope, Strand, current_strand, install_task_factory
 from anabranch.errors import AnabranchError, SuspensionError
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ import anyio
 import anyio.abc
 
 from anabranch._engine.known_waits import KNOWN_WAITS, Props, begin
-from anabranch._engine.strands import Survey
+from anabranch._engine.survey import Survey
 from anabranch._engine.waits import AnyTask
 from anabranch.errors import UnsupportedRuntimeError
 

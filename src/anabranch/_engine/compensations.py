@@ -21,8 +21,7 @@ from anabranch._engine.functions import (
     runs_authors_code,
 )
 from anabranch._engine.journal import Compensation, Journal
-from anabranch._engine.recorder import Records
-from anabranch._engine.scope import Observe, unobserved
+from anabranch._engine.recorder import Observe, Records, unobserved
 from anabranch.errors import SerializationError
 
 logger: logging.Logger = logging.getLogger("anabranch.engine")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from anabranch._engine.branch import Branch, Budgets
 from anabranch._engine.journal import DEFAULTS, MARKER, Answer, Ask, Entry, Journal
-from anabranch._engine.scope import Scope
+from anabranch._engine.strands import Scope
 from anabranch._engine.wordings import Wordings
 from anabranch.errors import AnabranchError, NonDeterminismError, error_to_json
 

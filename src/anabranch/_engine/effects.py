@@ -19,10 +19,9 @@ from anabranch._engine.functions import (
     perform,
 )
 from anabranch._engine.journal import Entry
-from anabranch._engine.recorder import Records
+from anabranch._engine.recorder import Observe, Records, unobserved
 from anabranch._engine.scheduler import Scheduler
-from anabranch._engine.scope import Observe, Scope, unobserved
-from anabranch._engine.strands import Strand
+from anabranch._engine.strands import Scope, Strand
 from anabranch.errors import AnabranchError, error_from_json
 
 STEP_THREADS = 8

@@ -18,8 +18,9 @@ from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.functions import EXIT_AS_ERROR
 from anabranch._engine.journal import Entry
+from anabranch._engine.recorder import Observe, unobserved
 from anabranch._engine.scheduler import Scheduler
-from anabranch._engine.scope import Observe, Scope, unobserved
+from anabranch._engine.strands import Scope
 from anabranch.errors import SerializationError, error_from_json, error_to_json
 
 T = TypeVar("T")

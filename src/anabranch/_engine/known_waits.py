@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from anabranch._engine.strands import StrandState
+from anabranch._engine.survey import StrandState
 from anabranch._engine.waits import AnyFuture, AnyTask
 
 

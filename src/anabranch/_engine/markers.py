@@ -19,9 +19,9 @@ import asyncio
 
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.journal import MARKER
-from anabranch._engine.needed import Barrier
 from anabranch._engine.scheduler import Scheduler
-from anabranch._engine.scope import Scope
+from anabranch._engine.strands import Scope
+from anabranch._engine.survey import Barrier
 
 
 class Markers:

@@ -16,11 +16,11 @@ from anabranch._engine.codec import Codec, same
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import Effects
 from anabranch._engine.journal import DEFAULTS, Answer, Ask, AskKind, Entry, Notice
-from anabranch._engine.needed import Barrier
 from anabranch._engine.open_asks import Alarm, OpenAsks
+from anabranch._engine.recorder import Observe, unobserved
 from anabranch._engine.scheduler import Scheduler
-from anabranch._engine.scope import Observe, Scope, unobserved
-from anabranch._engine.strands import Strand, current_strand
+from anabranch._engine.strands import Scope, Strand, current_strand
+from anabranch._engine.survey import Barrier
 from anabranch.errors import AnabranchError, SerializationError, error_from_json, error_to_json
 
 T = TypeVar("T")

@@ -24,8 +24,8 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
 from anabranch._engine import waits
-from anabranch._engine.needed import ACTIVE, Seen, StrandSurvey
-from anabranch._engine.strands import Strand, StrandState
+from anabranch._engine.strands import Strand
+from anabranch._engine.survey import ACTIVE, Seen, StrandState, StrandSurvey
 from anabranch._engine.waits import AnyFuture, AnyTask
 
 SETTLE = 0.05

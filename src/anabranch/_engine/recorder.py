@@ -1,14 +1,25 @@
-"""Recorders: the port through which a store gets each entry before the body sees it."""
+"""The ports of a call: the recorder, which stores each entry before the body sees it, and the observer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, TypeAlias
 
 from anabranch._aio import wait_shielded
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.journal import Compensation, Entry
+
+Observe: TypeAlias = Callable[[str, str], AbstractContextManager[object]]
+"""Returns a context manager around each step, undo, ask and branch (kind, id) that is not replayed."""
+
+_UNOBSERVED: AbstractContextManager[None] = nullcontext()
+
+
+def unobserved(kind: str, step_id: str) -> AbstractContextManager[object]:
+    del kind, step_id
+    return _UNOBSERVED
 
 
 class Recorder(Protocol):

@@ -18,8 +18,7 @@ from typing import Any, NoReturn, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from anabranch._engine.quiescence import Quiescence, RoundOwner
-from anabranch._engine.scope import Scope
-from anabranch._engine.strands import OWN_TASKS, Strand, current_strand, forget, start_root
+from anabranch._engine.strands import OWN_TASKS, Scope, Strand, current_strand, forget, start_root
 from anabranch.errors import ContextUseError
 
 T = TypeVar("T")

@@ -1,4 +1,11 @@
-"""Strands: the tasks of a call, and the loop-wide task factory that registers every new one.
+"""Strands: the tasks of a call, their scopes, and the loop-wide task factory that registers each.
+
+A scope names each step after its place in the program, and not after its time. A task that starts
+inside a scope gets a new scope, so two tasks that run concurrently never share a counter:
+
+    book_flight/elicit.1                 the tool's first unnamed question
+    book_flight/analyze#2/sample.1       in the second sub-branch named ``analyze``
+    book_flight/~worker#1/elicit.1       in a task that the tool started itself
 
 The factory guards tasks that a call starts, or that close a dropped generator, so that no exit in
 them ends the loop (``functions.py``). The factory leaves every other task alone.
@@ -7,90 +14,76 @@ them ends the loop (``functions.py``). The factory leaves every other task alone
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
-from collections.abc import Callable, Coroutine, Generator, Iterable
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextvars import Context
-from enum import Enum, auto
 from types import FrameType
 from typing import Any, Protocol, TypeAlias
 
-from anabranch._engine import waits
+from anabranch._engine.branch import Branch
 from anabranch._engine.functions import Guarded, runs_authors_code
-from anabranch._engine.scope import Scope
-from anabranch._engine.waits import AnyFuture, AnyTask
 from anabranch.errors import ContextUseError
 
 OWN_TASKS = "in the tasks of the tool's function"
 """The places where ``ctx`` can be used, for a :class:`ContextUseError`."""
 
 
-class StrandState(Enum):
-    """The state of a strand, by its wait; of several states, the largest value decides."""
-
-    READY = auto()
-    BLOCKED = auto()
-    SYNCHRONISING = auto()
-    WAITING = auto()
-    BUSY = auto()
+_NOTHING: Mapping[object, Any] = {}
 
 
-class Survey:
-    """One look at the strands of a call; the loop's next callback makes it out of date."""
+class Scope:
+    """The place of one strand (a task of the call) in the call's program.
 
-    def __init__(self, strands: AbstractSet[AnyTask], asked: AbstractSet[AnyFuture]) -> None:
-        self._strands = strands
-        self._asked = asked
-        self._relays: dict[AnyFuture, AnyFuture] | None = None
-        self.waited_for: set[AnyTask] = set()
+    A new strand starts with its parent's ``memory``, as with context variables, so a mapping is
+    replaced and never changed. An ``unordered`` task was started from a set: its ``path`` is an
+    accident, and names no step.
+    """
 
-    def state_of(self, task: AnyTask) -> StrandState:
-        self.waited_for.clear()
-        waiter = waits.waiter_of(task)
-        if waiter is None or waiter.done():
-            return StrandState.READY
-        if isinstance(waiter, asyncio.Task) or waiter in self._asked or waits.children_of(waiter):
-            return self._future_state(waiter)
-        stack = waits.frames_of(task)
-        waited_for = waits.waited_for(stack)
-        if waited_for:
-            return self._awaited(waited_for)
-        if waits.is_in_library(stack):
-            synchronising = waits.is_synchronising(stack)
-            return StrandState.SYNCHRONISING if synchronising else StrandState.BUSY
-        return self._future_state(waiter)
+    __slots__ = (
+        "_counters",
+        "branch",
+        "memory",
+        "path",
+        "randomness",
+        "seed",
+        "steps",
+        "unordered",
+    )
 
-    def _awaited(self, futures: Iterable[AnyFuture]) -> StrandState:
-        """Return the state of a wait for all or any of ``futures``."""
-        live = [future for future in futures if not future.done()]
-        # Read as blocked, a strand that is about to run would be cut off:
-        # test_a_wait_whose_tasks_have_ended_is_ready_and_prolongs_the_round.
-        if not live:
-            return StrandState.READY
-        found = StrandState.BLOCKED
-        for future in live:
-            state = self._future_state(future)
-            if state is StrandState.READY:
-                return state
-            if state.value > found.value:
-                found = state
-        return found
+    def __init__(self, branch: Branch, path: str, memory: Mapping[object, Any] = _NOTHING) -> None:
+        self.branch: Branch = branch
+        self.path: str = path
+        self.memory: Mapping[object, Any] = memory
+        self.unordered: bool = False
+        self.steps: int = 0
+        self._counters: dict[str, int] | None = None  # most of thousands of scopes count nothing
+        self.seed: str | None = None
+        self.randomness: random.Random | None = None
 
-    def _future_state(self, future: AnyFuture) -> StrandState:
-        if future in self._asked:
-            return StrandState.BLOCKED
-        if isinstance(future, asyncio.Task) and future in self._strands:
-            self.waited_for.add(future)
-            return StrandState.BLOCKED
-        inside = waits.children_of(future) or waits.shielded_by(future)
-        if inside:
-            return self._awaited(inside)
-        if self._relays is None:
-            self._relays = waits.relays([*self._asked, *self._strands])
-        source = self._relays.get(future)
-        if source is not None:
-            return self._awaited([source])
-        return StrandState.WAITING if waits.is_bare(future) else StrandState.BUSY
+    def child(self, name: str, *, unordered: bool) -> Scope:
+        made = Scope(self.branch, f"{self.path}/~{name}#{self.count('~' + name)}", self.memory)
+        made.unordered = unordered or self.unordered
+        return made
+
+    def check_order(self, name: str) -> None:
+        """Refuse to name a step in a task that was started from a set: its name differs from run to run."""
+        if self.unordered:
+            raise ContextUseError(
+                f"{self.path}/{name}",
+                "in tasks that the function starts in a fixed order",
+                "in a coroutine that asyncio.as_completed started, in the order of a set",
+                "Pass ctx operations or tasks to as_completed, or give each operation a key=.",
+            )
+
+    def count(self, name: str) -> int:
+        """Return how often ``name`` has been used here, this time included."""
+        counters = self._counters
+        if counters is None:
+            counters = self._counters = {}
+        number = counters.get(name, 0) + 1
+        counters[name] = number
+        return number
 
 
 _Coro: TypeAlias = Coroutine[Any, Any, Any] | Generator[Any, None, Any]

@@ -1,18 +1,90 @@
-"""Surveys the strands that a call's result needs, and holds strands until no other is about to run."""
+"""Surveys the strands that a call's result needs, and holds strands until no other is about to run.
+
+The state of a strand follows from its wait (``waits.py``).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from enum import Enum, auto
 from typing import NamedTuple
 
 from anabranch._engine import waits
-from anabranch._engine.strands import Strand, StrandState, Survey
+from anabranch._engine.strands import Strand
 from anabranch._engine.waits import AnyFuture, AnyTask
 
 PASSES = 100
 """Maximum passes of the loop; strands that start together make their requests within a few."""
+
+
+class StrandState(Enum):
+    """The state of a strand, by its wait; of several states, the largest value decides."""
+
+    READY = auto()
+    BLOCKED = auto()
+    SYNCHRONISING = auto()
+    WAITING = auto()
+    BUSY = auto()
+
+
+class Survey:
+    """One look at the strands of a call; the loop's next callback makes it out of date."""
+
+    def __init__(self, strands: AbstractSet[AnyTask], asked: AbstractSet[AnyFuture]) -> None:
+        self._strands = strands
+        self._asked = asked
+        self._relays: dict[AnyFuture, AnyFuture] | None = None
+        self.waited_for: set[AnyTask] = set()
+
+    def state_of(self, task: AnyTask) -> StrandState:
+        self.waited_for.clear()
+        waiter = waits.waiter_of(task)
+        if waiter is None or waiter.done():
+            return StrandState.READY
+        if isinstance(waiter, asyncio.Task) or waiter in self._asked or waits.children_of(waiter):
+            return self._future_state(waiter)
+        stack = waits.frames_of(task)
+        waited_for = waits.waited_for(stack)
+        if waited_for:
+            return self._awaited(waited_for)
+        if waits.is_in_library(stack):
+            synchronising = waits.is_synchronising(stack)
+            return StrandState.SYNCHRONISING if synchronising else StrandState.BUSY
+        return self._future_state(waiter)
+
+    def _awaited(self, futures: Iterable[AnyFuture]) -> StrandState:
+        """Return the state of a wait for all or any of ``futures``."""
+        live = [future for future in futures if not future.done()]
+        # Read as blocked, a strand that is about to run would be cut off:
+        # test_a_wait_whose_tasks_have_ended_is_ready_and_prolongs_the_round.
+        if not live:
+            return StrandState.READY
+        found = StrandState.BLOCKED
+        for future in live:
+            state = self._future_state(future)
+            if state is StrandState.READY:
+                return state
+            if state.value > found.value:
+                found = state
+        return found
+
+    def _future_state(self, future: AnyFuture) -> StrandState:
+        if future in self._asked:
+            return StrandState.BLOCKED
+        if isinstance(future, asyncio.Task) and future in self._strands:
+            self.waited_for.add(future)
+            return StrandState.BLOCKED
+        inside = waits.children_of(future) or waits.shielded_by(future)
+        if inside:
+            return self._awaited(inside)
+        if self._relays is None:
+            self._relays = waits.relays([*self._asked, *self._strands])
+        source = self._relays.get(future)
+        if source is not None:
+            return self._awaited([source])
+        return StrandState.WAITING if waits.is_bare(future) else StrandState.BUSY
 
 
 class Barrier:

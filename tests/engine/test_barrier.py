@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch._budget import Limits
-from anabranch._engine import Answer, Branch, needed
+from anabranch._engine import Answer, Branch
 from tests.engine.harness import World, ask, gather, here, hot, loudly, rounds, step
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
@@ -120,7 +120,7 @@ async def test_a_strand_that_never_waits_delays_answers_only_for_a_while(drive: 
         return answer.result()
 
     assert await drive(body, world=World(BUDGET)) == "A"
-    assert passes >= needed.PASSES
+    assert passes >= survey.PASSES
 
 
 @EDGES

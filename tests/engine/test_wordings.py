@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from anabranch._engine import REFUSED, Answer, Branch, Finished, Journal, Stopped, fingerprint
-from anabranch._engine.wordings import REFUSALS
+from anabranch._engine.open_asks import REFUSALS
 from anabranch.errors import NonDeterminismError
 from tests.engine.harness import World, branch, first_round, gather, here, race, sleep_until, step
 

@@ -38,10 +38,9 @@ from anabranch._engine.journal import (
     Notice,
 )
 from anabranch._engine.journal_text import exceeds, size
-from anabranch._engine.open_asks import hold_sleeps, is_asleep, wakes_at
+from anabranch._engine.open_asks import REFUSED, hold_sleeps, is_asleep, wakes_at
 from anabranch._engine.operations import Sink, discard
 from anabranch._engine.pinning import LENGTH, canonical, fingerprint, pin
 from anabranch._engine.quiescence import PATIENCE, checked_patience
 from anabranch._engine.recorder import Recorder
 from anabranch._engine.strands import Scope
-from anabranch._engine.wordings import REFUSED

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from anabranch._engine.branch import Branch, Budgets
 from anabranch._engine.journal import DEFAULTS, MARKER, Answer, Ask, Entry, Journal
+from anabranch._engine.open_asks import Wordings
 from anabranch._engine.strands import Scope
-from anabranch._engine.wordings import Wordings
 from anabranch.errors import AnabranchError, NonDeterminismError, error_to_json
 
 _ORDINAL = re.compile(r"[.#]\d+(~\d+)?$")
@@ -170,7 +170,7 @@ class ReplayCursor:
             raise self.fault
         entry = self._entries.get(step_id)
         if entry is None:
-            if self._wordings.is_other(step_id, kind, asked):
+            if self.journal.pending.get(step_id, (kind, asked)) != (kind, asked):
                 self.withdraw(step_id)
                 self.budgets.release(step_id)
             return None

@@ -112,7 +112,7 @@ class Journal:
         pending: step id to (kind, fingerprint) of each open ask.
         latest: steps answered since the last round; not part of the text.
         held: sleeps that do not end in the next round; not part of the text.
-        unread: answers that no body has read (``wordings.py``); not part of the text.
+        unread: answers that no body has read (``open_asks.py``); not part of the text.
         reserved: step id to the tokens reserved and not settled yet, and to the maximum for its reply.
         delivered: scope path to the number of its notices that have been delivered.
         progressed: number of progress messages delivered in the whole call.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch._budget import Limits
-from anabranch._engine import Answer, Branch
+from anabranch._engine import Answer, Branch, survey
 from tests.engine.harness import World, ask, gather, here, hot, loudly, rounds, step
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]

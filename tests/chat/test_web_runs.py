@@ -7,6 +7,8 @@ import httpx2
 import pytest
 
 from anabranch.chat._web.conversations import Conversations
+from anabranch.messages import SampleRequest
+from anabranch.testing import MockModel
 from anabranch.tree import Thread
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import browsing, message, model, resume, run, types_of
@@ -157,6 +159,34 @@ async def test_a_message_can_follow_any_node() -> None:
         tree = (await client.get("/threads/t1/tree")).json()
     [two] = [node for node in tree["nodes"] if node["content"][0]["text"] == "two"]
     assert two["parent_id"] == first
+
+
+async def test_a_message_is_answered_anew_beside_itself_when_a_client_regenerates_its_reply() -> (
+    None
+):
+    """The client repeats its messages up to the user's last one, under a new run."""
+    requests: list[SampleRequest] = []
+
+    def decide(request: SampleRequest) -> str:
+        requests.append(request)
+        return f"Reply {len(requests)}."
+
+    transcript = [{"id": f"m{at}", "role": "user", "content": f"Say {at}."} for at in (1, 2)]
+    async with browsing(replies=MockModel(decide)) as client:
+        for number, messages in enumerate((transcript[:1], transcript, transcript), 1):
+            await run(client, {**message("", run=f"r{number}"), "messages": messages})
+        tree = (await client.get("/threads/t1/tree")).json()
+        first, reply, said, _, again, last = tree["nodes"]
+        assert said["parent_id"] == again["parent_id"] == reply["id"]
+        assert (again["content"], last["parent_id"]) == (said["content"], again["id"])
+        assert tree["refs"]["head"] == last["id"]
+        assert requests[2].messages == requests[1].messages
+
+        edited = {"id": "m2", "role": "user", "content": "Say something else."}
+        await run(client, {**message("", run="r4"), "messages": [edited]})
+        await run(client, {**message("", run="r5"), "messages": transcript[:1]})
+        nodes = (await client.get("/threads/t1/tree")).json()["nodes"]
+        assert [each["parent_id"] for each in nodes[6::2]] == [last["id"], first["parent_id"]]
 
 
 async def test_simultaneous_requests_find_the_same_conversation() -> None:

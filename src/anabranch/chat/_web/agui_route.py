@@ -62,6 +62,7 @@ def agui_route(conversations: Conversations) -> Route:
                     wanted.run_id,
                     at=said.at,
                     files=said.files,
+                    message_id=said.id,
                     front_end=front_end,
                     results=results,
                     may_wait=follows,

@@ -117,6 +117,7 @@ class Conversation:
         *,
         at: Place = HEAD,
         files: Sequence[FileBlock] = (),
+        message_id: str = "",
         front_end: FrontEnd | None = None,
         results: Mapping[str, FrontEndResult] | None = None,
         may_wait: bool = False,
@@ -125,12 +126,14 @@ class Conversation:
 
         While the turn in progress waits for a time, one message that ``may_wait`` starts the next
         turn. The message first cancels open questions, and calls of the front end's tools without
-        an entry in ``results``. A repeated run with the same message gets its events again.
+        an entry in ``results``. A repeated run with the same message gets its events again. Under
+        another run, a message that repeats its ``message_id`` and content begins a branch next to
+        the first one.
 
         Raises:
             RunTakenError: if the run has begun with another message, or with answers.
         """
-        message = Message(text, at, tuple(files))
+        message = Message(text, at, tuple(files), message_id)
         await self._work.check(message)
         async with self._lock, self._new_turn() as turn:
             try:

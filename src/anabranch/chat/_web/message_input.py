@@ -68,14 +68,14 @@ def given_message(wanted: RunAgentInput, place: Place) -> tuple[Message, dict[st
             422, "A run starts with a message of the user, the result of a tool, or resume."
         )
     if isinstance(last.content, str):
-        return Message(last.content, place), {}
+        return Message(last.content, place, id=last.id), {}
     text = "\n".join(part.text for part in last.content if part.type == "text")
     parts = [part for part in last.content if part.type != "text"]
     if len(parts) > MOST_FILES:
         raise HTTPException(422, f"A message can have {MOST_FILES} files, got {len(parts)}.")
     files: dict[str, bytes] = {}
     blocks = tuple(_block(part, files) for part in parts)
-    return Message(text, place, blocks), files
+    return Message(text, place, blocks, last.id), files
 
 
 def _block(part: _FilePart, files: dict[str, bytes]) -> FileBlock:

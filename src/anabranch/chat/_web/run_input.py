@@ -49,9 +49,12 @@ class RunTakenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """A message of the user; ``id`` is the client's name for it, which the client may repeat."""
+
     text: str
     at: Place = HEAD
     files: tuple[FileBlock, ...] = ()
+    id: str = ""
 
 
 def started(
@@ -64,6 +67,8 @@ def started(
     raw: dict[str, object] = {}
     if message is not None:
         raw = {"text": message.text, **({} if message.at is HEAD else {"at": message.at})}
+        if message.id:
+            raw["id"] = message.id
         if message.files:
             raw["files"] = [block.model_dump(mode="json") for block in message.files]
     if front_end is not None and front_end != FrontEnd():
@@ -85,7 +90,7 @@ def message_in(event: bytes) -> Message | None:
     if "text" not in raw:
         return None
     files = tuple(map(FileBlock.model_validate, raw.get("files", ())))
-    return Message(raw["text"], raw.get("at", HEAD), files)
+    return Message(raw["text"], raw.get("at", HEAD), files, raw.get("id", ""))
 
 
 def front_end_in(event: bytes) -> FrontEnd:

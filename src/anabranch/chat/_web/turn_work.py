@@ -12,6 +12,9 @@ from anabranch.messages import Block, TextBlock
 from anabranch.tree import ASIDE, Node, Ref, Surroundings, surroundings_after
 from anabranch.tree import HEAD as HEAD_REF
 
+MESSAGE_ID = "message_id"
+"""The data key of the client's id of a user's message."""
+
 
 class TurnWork:
     """Does the work of the turns in one thread; any number of processes add each node once."""
@@ -85,15 +88,14 @@ class TurnWork:
             end = await end_of(agent, self._thread_id)
             if end is not None and _must_be_left(end):
                 return False
-            head = None if end is None else end.around.last.id
-            await self._add(message, name, head if message.at is HEAD else message.at)
+            await self._add(message, name, _place(message, end))
         return True
 
     async def _say(self, message: Message, name: str) -> Node:
         agent = self._agent
         end = await end_of(self._agent, self._thread_id)
         head = None if end is None else end.around.last.id
-        at = head if message.at is HEAD else message.at
+        at = _place(message, end)
         follows = None if end is None or at != head else end.around
         if end is not None and _must_be_left(end):
             left = await agent.cancel_questions(end.around)
@@ -104,9 +106,8 @@ class TurnWork:
         return await self._reply(surroundings_after(follows, follows.thread, said))
 
     async def _add(self, message: Message, name: str, at: str | None) -> Node:
-        text = message.text.strip()
-        content: list[Block] = [*message.files, *([TextBlock(text=text)] if text else [])]
-        new = self._agent.dependencies.node(self._thread_id, at, "user", content)
+        content, data = _content(message), {MESSAGE_ID: message.id} if message.id else {}
+        new = self._agent.dependencies.node(self._thread_id, at, "user", content, data=data)
         [said] = await self._agent.add([replace(new, id=name)])
         return said
 
@@ -116,6 +117,26 @@ class TurnWork:
         return await (
             self._agent.resume(message) if called is None else called.run(self._agent, said)
         )
+
+
+def _place(message: Message, end: PathEnd | None) -> str | None:
+    """Return the node that a message follows.
+
+    A client that wants another reply repeats its messages up to the user's last one.
+    """
+    if message.at is not HEAD:
+        return message.at
+    if end is None:
+        return None
+    for node in end.around.nodes if message.id else ():
+        if node.data.get(MESSAGE_ID) == message.id and node.content == _content(message):
+            return node.parent_id
+    return end.around.last.id
+
+
+def _content(message: Message) -> tuple[Block, ...]:
+    text = message.text.strip()
+    return (*message.files, *([TextBlock(text=text)] if text else []))
 
 
 def _must_be_left(end: PathEnd) -> bool:

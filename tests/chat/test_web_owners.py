@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from anabranch.chat import RateLimits, make_chat_app
-from anabranch.chat._web.thread_ids import shown_id
+from anabranch.chat._web.thread_log import shown_id
 from anabranch.messages import SampleRequest
 from anabranch.models import ModelError
 from anabranch.stores import open_stores

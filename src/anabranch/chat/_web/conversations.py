@@ -35,7 +35,7 @@ from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.open_work import Backlog
 from anabranch.chat._web.pending_questions import Questions
-from anabranch.chat._web.thread_ids import stored_ids
+from anabranch.chat._web.thread_log import stored_ids
 from anabranch.chat._web.upkeep import Upkeep
 from anabranch.engines import Advance, Engine, InProcessEngine, Wake
 from anabranch.errors import StoreError

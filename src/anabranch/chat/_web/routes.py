@@ -28,9 +28,8 @@ from anabranch.chat._web.requests import (
 )
 from anabranch.chat._web.run_input import RunTakenError
 from anabranch.chat._web.shown_node import interrupted, shown_in_tree
-from anabranch.chat._web.thread_ids import shown_id
 from anabranch.chat._web.thread_lease import BusyError
-from anabranch.chat._web.thread_log import position
+from anabranch.chat._web.thread_log import position, shown_id
 from anabranch.errors import AnabranchError, StoreError
 from anabranch.tree import HEAD, Ref, Thread, is_branch_name, tree_to_json
 

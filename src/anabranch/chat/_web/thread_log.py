@@ -3,20 +3,24 @@
 The store has an event before any reader. The mark of an id ``NUMBER-MARK`` tells the event from
 others that had its number before a crash of the database. The log is bounded: a reader that was
 away too long gets :data:`MISSED`, and reads the tree again.
+
+Clients choose the ids of threads, and each user has a separate set of ids. If another principal has
+an id, the store keeps the thread under an id that no client can choose: a refusal would reveal the
+ids of others.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
+from hashlib import blake2b
 
 from pydantic import BaseModel
 
 from anabranch._durable import EventBatch, EventId, MissedEventsError, NewEvents, RenewedLease
 from anabranch.agents import Addition
 from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
-from anabranch.chat._web.thread_ids import shown_id
 from anabranch.stores import append_reported
 from anabranch.tree import TreeStore
 
@@ -32,6 +36,20 @@ _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{1,16})")
 
 MOST_WAITING = 2**20
 """The most bytes that wait for the store before a turn waits as well."""
+
+MARK = "@"
+"""A separator that no chosen id of a thread contains."""
+OWN = re.compile(rf"{MARK}[0-9a-f]{{32}}\Z")
+
+
+def stored_ids(chosen: str, principal: str | None) -> Iterator[str]:
+    yield chosen
+    whose = blake2b((principal or "").encode("utf-8", "surrogatepass"), digest_size=16)
+    yield f"{chosen}{MARK}{whose.hexdigest()}"
+
+
+def shown_id(stored: str) -> str:
+    return OWN.sub("", stored)
 
 
 class ThreadLog:

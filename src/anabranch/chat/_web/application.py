@@ -20,11 +20,10 @@ from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits, require_p
 from anabranch.chat._plugins.plugin import Plugin
 from anabranch.chat._web.access import LOOPBACK, Access, Authenticate, read_hosts, require_access
 from anabranch.chat._web.agui_route import agui_route
-from anabranch.chat._web.calls_room import CallsRoom, RecordedCalls, rooms_route
 from anabranch.chat._web.conversations import CONCURRENCY, Conversations
-from anabranch.chat._web.memory_room import MemoryRoom
 from anabranch.chat._web.page_files import page_routes
 from anabranch.chat._web.rate_limits import RateLimits
+from anabranch.chat._web.rooms import CallsRoom, MemoryRoom, RecordedCalls, rooms_route
 from anabranch.chat._web.routes import ERRORS, Routes
 from anabranch.engines import Engine
 from anabranch.memory import Banks

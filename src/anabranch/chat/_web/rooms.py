@@ -1,7 +1,8 @@
-"""The routes of the page that shows recorded calls, in as much detail as the author allows.
+"""The routes of the page's optional rooms: recorded calls, and the caller's memories.
 
 A recorded call has values that only the server may know: results of steps, the data of a handoff.
-Therefore these routes are off by default. An *outline* has the steps without values.
+Therefore the calls room is off by default, and shows as much detail as the author allows. An
+*outline* has the steps without values.
 """
 
 from __future__ import annotations
@@ -35,6 +36,15 @@ from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.requests import CallAnswerBody, json_response, read_body
+from anabranch.memory import (
+    Banks,
+    LevelError,
+    Memory,
+    ReasoningBank,
+    UnknownMemoryError,
+    bank_of,
+    shown,
+)
 from anabranch.tool import Tool
 
 RecordedCalls: TypeAlias = Literal["outline", "values"]
@@ -44,6 +54,9 @@ PAGE = 50
 LARGEST_PAGE = 200
 LARGEST_VALUE = 20_000
 """The most characters of a value, as JSON, that a browser receives whole."""
+
+MEMORIES_LISTED = 50
+LONGEST_QUERY = 1_000
 
 
 class CallsRoom:
@@ -148,6 +161,49 @@ class CallsRoom:
     def _tool_of(self, record: CallRecord) -> Tool[Any] | None:
         tool = self._agent.tools.get(record.tool)
         return tool.tool if isinstance(tool, CalledTool) else None
+
+
+class MemoryRoom:
+    def __init__(self, banks: Banks) -> None:
+        self._banks = banks
+        self.routes: list[Route] = [
+            Route("/memories", self.memories, methods=["GET"]),
+            Route("/memories/{id}", self.memory, methods=["GET"]),
+            Route("/memories/{id}", self.forget, methods=["DELETE"]),
+        ]
+
+    async def memories(self, request: Request) -> Response:
+        bank, query = self._bank(request), request.query_params.get("query", "").strip()
+        if len(query) > LONGEST_QUERY:
+            raise HTTPException(422, f"A query has at most {LONGEST_QUERY} characters.")
+        found = await (
+            bank.search(query, limit=MEMORIES_LISTED) if query else bank.newest(MEMORIES_LISTED)
+        )
+        return json_response([shown(memory).model_dump() for memory in found])
+
+    async def memory(self, request: Request) -> Response:
+        found = await self._find(request)
+        whole = found.model_dump(mode="json", exclude={"scope"})
+        writable = found.scope in self._bank(request).writable
+        return json_response({**whole, **shown(found).model_dump(), "writable": writable})
+
+    async def forget(self, request: Request) -> Response:
+        found = await self._find(request)
+        try:
+            await self._bank(request).forget(found.id)
+        except LevelError as error:
+            raise HTTPException(403, str(error)) from None
+        return json_response({"forgotten": found.id})
+
+    def _bank(self, request: Request) -> ReasoningBank:
+        return bank_of(self._banks, caller_of(request).principal)
+
+    async def _find(self, request: Request) -> Memory:
+        name = request.path_params["id"]
+        try:
+            return await self._bank(request).find(name)
+        except UnknownMemoryError:
+            raise HTTPException(404, f"Unknown memory {name!r}.") from None
 
 
 def rooms_route() -> Route:

@@ -14,12 +14,12 @@ from anabranch._durable import NewEvents, QueuedTurn, RunEvents, TurnRecord, Tur
 from anabranch.agents import Event, NodeAdded
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
-from anabranch.chat._web.due_work import APART, DueWork
 from anabranch.chat._web.event_mapping import shown_in
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.thread_lease import SECONDS, STOP, ThreadLease
 from anabranch.chat._web.thread_log import MISSED, RUN_ENDS, ThreadLog
+from anabranch.chat._web.upkeep import APART, DueWork
 from anabranch.errors import StoreError
 from anabranch.messages import SampleRequest, ToolUseBlock
 from anabranch.models import ModelError

@@ -30,13 +30,12 @@ from anabranch.agents import (
 from anabranch.chat._plugins.plugin import Plugin
 from anabranch.chat._plugins.plugin_request import PageModule
 from anabranch.chat._web.conversation import RUNS, Conversation
-from anabranch.chat._web.due_work import DueWork
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.open_work import Backlog
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.thread_log import stored_ids
-from anabranch.chat._web.upkeep import Upkeep
+from anabranch.chat._web.upkeep import DueWork, Upkeep
 from anabranch.engines import Advance, Engine, InProcessEngine, Wake
 from anabranch.errors import StoreError
 from anabranch.stores import is_lasting, open_run_events

@@ -570,6 +570,29 @@ def test_a_server_of_the_wrong_kind_is_refused(given: Any) -> None:
         RemoteTools(given)
 
 
+@pytest.mark.parametrize(
+    ("given", "refusal"),
+    [
+        ({"headers": ["X-Key: s3cret"]}, r"texts of headers by name, got list\. Write headers={"),
+        ({"headers": "X-Key: s3cret"}, r"texts of headers by name, got str\. Write headers={"),
+        (
+            {"headers": {"X-Key": b"s3cret"}},
+            r"texts of headers by name, got dict\. Write headers={",
+        ),
+        ({"env": ["KEY=s3cret"]}, r"texts of env by name, got list\. Write env={"),
+        ({"limits": 5}, r"RemoteLimits as limits, got int\. Write limits=RemoteLimits\("),
+        ({"era": "old"}, r"'old' as era\. Write era='auto', era='modern' or era='handshake'\."),
+        ({"only": 5}, r"only= takes a list of names, got 5\. Write \['search'\]\."),
+        ({"without": [5]}, r"without= takes a list of names, got \[5\]\. Write \['search'\]\."),
+    ],
+    ids=["list", "text", "bytes", "env", "limits", "era", "only", "without"],
+)
+def test_an_argument_of_the_wrong_kind_is_refused(given: dict[str, Any], refusal: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=refusal) as caught:
+        RemoteTools("http://a.example", **given)
+    assert "s3cret" not in str(caught.value)
+
+
 async def test_a_turn_with_servers_that_were_never_opened_is_refused() -> None:
     here = await set_up(using("count"), tools=[RemoteTools(serving(count))])
     with pytest.raises(ToolError, match=r"RemoteTools is not connected .* inside `async with Rem"):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
 from urllib.parse import urlsplit
 
 import mcp_types as types
@@ -32,14 +32,21 @@ class ToolChoice:
     """Chooses tools of servers by names, or patterns such as ``issues_*``; without ``only``, all."""
 
     def __init__(self, only: Iterable[str] = (), without: Iterable[str] = ()) -> None:
-        for name, given in (("only", only), ("without", without)):
-            if isinstance(given, str):
-                raise TypeError(f"{name}= takes a list of names, got {given!r}. Write [{given!r}].")
-        self._only = tuple(only) or ("*",)
-        self._without = tuple(without)
+        self._only = _names("only", only) or ("*",)
+        self._without = _names("without", without)
 
     def takes(self, *names: str) -> bool:
         return _match(self._only, names) and not _match(self._without, names)
+
+
+def _names(argument: str, given: object) -> tuple[str, ...]:
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        names = tuple(cast("Iterable[object]", given))
+        if all(isinstance(each, str) for each in names):
+            return cast("tuple[str, ...]", names)
+        given = list(names)
+    example = given if isinstance(given, str) else "search"
+    raise TypeError(f"{argument}= takes a list of names, got {given!r}. Write [{example!r}].")
 
 
 def _match(patterns: Iterable[str], names: Iterable[str]) -> bool:
@@ -82,6 +89,7 @@ class RemoteTools:
     Raises:
         ValueError: if a server has another form, ``headers`` would go to several origins, or
             ``env`` is given without a ``command:``.
+        TypeError: if an argument is of the wrong kind.
     """
 
     def __init__(
@@ -94,6 +102,7 @@ class RemoteTools:
         only: Iterable[str] = (),
         without: Iterable[str] = (),
     ) -> None:
+        _require_kinds(headers, env, era, limits)
         if headers and len({_origin(each) for each in servers if _is_url(each)}) != 1:
             raise ValueError("Headers are for one server. Give exactly one URL along with them.")
         if env and not any(isinstance(each, str) and not _is_url(each) for each in servers):
@@ -176,6 +185,32 @@ class RemoteTools:
             whole = ServerTool(server, tool, spec, self._limits, self._live)
             made = self._made[name] = RemoteTool(whole)
         return made
+
+
+def _require_kinds(headers: object, env: object, era: object, limits: object) -> None:
+    """Check the kinds of the arguments; the errors show no header or variable, which may be secret."""
+    wanted = {"headers": (headers, {"X-Key": "…"}), "env": (env, {"API_KEY": "…"})}
+    for name, (given, example) in wanted.items():
+        if given is not None and not _are_texts_by_name(given):
+            raise TypeError(
+                f"RemoteTools() takes the texts of {name} by name, got {type(given).__name__}."
+                f" Write {name}={example!r}."
+            )
+    if era not in get_args(Era):
+        eras = "era='auto', era='modern' or era='handshake'"
+        raise ValueError(f"RemoteTools() does not take {era!r} as era. Write {eras}.")
+    if not isinstance(limits, RemoteLimits | None):
+        raise TypeError(
+            f"RemoteTools() takes RemoteLimits as limits, got {type(limits).__name__}."
+            " Write limits=RemoteLimits(max_result=100_000)."
+        )
+
+
+def _are_texts_by_name(given: object) -> bool:
+    if not isinstance(given, Mapping):
+        return False
+    texts = cast("Mapping[object, object]", given)
+    return all(isinstance(each, str) for each in (*texts.keys(), *texts.values()))
 
 
 def _new_name(name: str, label: str, used: Collection[str]) -> str:

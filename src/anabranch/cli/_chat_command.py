@@ -50,5 +50,4 @@ def chat_command(
         raise UsageError("--prompt and --script both give the input. Leave one of them out.")
     agent = AgentOptions(model=model, store=store, turn=turn)
     options = ChatOptions(targets, thread, at, script, system, prompt, agent)
-    turn.limits()  # a wrong limit is reported before any target's code runs
     run_command(chat, options, tools_of(targets, turn), Console())

@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal
 from cyclopts import Parameter
 
 from anabranch._terminal import FailedError, UsageError
-from anabranch.cli._options import TOKEN, AccessLog, LogForm, read_tokens
+from anabranch.cli._options import TOKEN, AccessLog, LogForm, at_least, read_tokens
 
 LEAST = 8
 """The minimum share of a caller: a client has a few requests in progress."""
@@ -84,8 +84,9 @@ class Endpoint:
     workers: Annotated[
         int,
         Parameter(
+            validator=at_least(1),
             help="Processes that share the port over HTTP. With more than one, clients of MCP up to "
-            "2025-11-25 have no sessions, and tools cannot ask these clients."
+            "2025-11-25 have no sessions, and tools cannot ask these clients.",
         ),
     ] = 1
     limit_concurrency: Annotated[
@@ -151,8 +152,6 @@ class Endpoint:
                 " clients use with --allowed-host NAME; the server refuses requests under any other"
                 f" host name.{token}"
             )
-        if self.workers < 1:
-            raise UsageError(f"There cannot be {self.workers} workers. Choose 1 or more.")
         if self.workers > 1 and self.transport == "stdio":
             raise UsageError(
                 "Over stdio there is one process. Give --workers with --transport http."

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from anabranch._terminal import UsageError
 from anabranch.cli._options import (
     STORE,
     CodeVersion,
@@ -16,7 +15,7 @@ from anabranch.cli._options import (
     Remembering,
     Store,
     Variables,
-    limits_of,
+    at_least,
 )
 from anabranch.mcp import GRACE, HEARTBEAT, TTL, SamplerMode
 
@@ -31,13 +30,22 @@ class TurnOptions:
 
     max_tokens: Annotated[
         int | None,
-        Parameter(help="Maximum tokens of one turn, with its replies, branches and tools."),
+        Parameter(
+            validator=at_least(1),
+            help="Maximum tokens of one turn, with its replies, branches and tools.",
+        ),
     ] = None
     max_depth: Annotated[
-        int | None, Parameter(help="Maximum depth of nested branches in a turn, and in a call.")
+        int | None,
+        Parameter(
+            validator=at_least(0), help="Maximum depth of nested branches in a turn, and in a call."
+        ),
     ] = None
     timeout: Annotated[
-        float | None, Parameter(help="Maximum seconds of one branch, and of one call of a tool.")
+        float | None,
+        Parameter(
+            validator=at_least(0), help="Maximum seconds of one branch, and of one call of a tool."
+        ),
     ] = None
     header: Annotated[
         list[str] | None,
@@ -64,9 +72,9 @@ class TurnOptions:
 
     def limits(self) -> Limits:
         """Return the limits of turns and of the calls of their tools."""
-        if self.max_tokens == 0:
-            raise UsageError("A turn needs tokens. Give --max-tokens 1 or more.")
-        return limits_of(self.max_tokens, self.max_depth, self.timeout)
+        from anabranch._budget import Limits
+
+        return Limits(self.max_depth, self.max_tokens, self.timeout)
 
 
 @Parameter(name="*")
@@ -114,13 +122,18 @@ class Persistence:
         ),
     ] = True
     grace: Annotated[
-        float, Parameter(help="Seconds for ending and undoing running calls when the server stops.")
+        float,
+        Parameter(
+            validator=at_least(0),
+            help="Seconds for ending and undoing running calls when the server stops.",
+        ),
     ] = GRACE
     max_running: Annotated[
         int | None,
         Parameter(
+            validator=at_least(1),
             help="Maximum concurrent calls in one process. The server refuses further calls, and "
-            "names the time after which the client may retry. Default: no limit."
+            "names the time after which the client may retry. Default: no limit.",
         ),
     ] = None
     version: CodeVersion = None
@@ -159,8 +172,9 @@ class Asking:
     heartbeat: Annotated[
         float,
         Parameter(
+            validator=at_least(0),
             help="Seconds between progress notifications to a client of MCP up to 2025-11-25 whose "
-            "user has an open question, so that the client restarts its timeout. 0 sends none."
+            "user has an open question, so that the client restarts its timeout. 0 sends none.",
         ),
     ] = HEARTBEAT
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 from platformdirs import user_data_path
 
 from anabranch._terminal import UsageError
@@ -24,6 +23,17 @@ MODEL = "ANABRANCH_MODEL"
 STORE = "ANABRANCH_STORE"
 
 TOKEN = "ANABRANCH_TOKEN"  # noqa: S105 - the name of a variable
+
+
+def at_least(least: int) -> Callable[[object, float | None], None]:
+    """Return the validator of a number that is finite and no less than ``least``."""
+
+    def check(_kind: object, value: float | None) -> None:
+        if value is not None and not least <= value < math.inf:
+            raise ValueError(f"Give a number from {least} up.")
+
+    return check
+
 
 Era: TypeAlias = Literal["auto", "modern", "handshake", "saga"]
 
@@ -135,9 +145,7 @@ Store: TypeAlias = Annotated[
         "Default: a file in your data directory.",
     ),
 ]
-Limit: TypeAlias = Annotated[
-    int, Parameter(validator=Number(gte=0), help="Maximum entries to list.")
-]
+Limit: TypeAlias = Annotated[int, Parameter(validator=at_least(0), help="Maximum entries to list.")]
 Yes: TypeAlias = Annotated[
     bool, Parameter(negative=(), help="Skip the confirmation. Required without a terminal.")
 ]
@@ -200,17 +208,30 @@ class CallLimits:
 
     max_tokens: Annotated[
         int | None,
-        Parameter(help="Maximum tokens of all samples in one call, prompts and replies together."),
+        Parameter(
+            validator=at_least(0),
+            help="Maximum tokens of all samples in one call, prompts and replies together.",
+        ),
     ] = None
     max_depth: Annotated[
-        int | None, Parameter(help="Maximum depth of nested branches in one call; 0 allows none.")
+        int | None,
+        Parameter(
+            validator=at_least(0),
+            help="Maximum depth of nested branches in one call; 0 allows none.",
+        ),
     ] = None
     timeout: Annotated[
-        float | None, Parameter(help="Maximum seconds of one call, including the wait for answers.")
+        float | None,
+        Parameter(
+            validator=at_least(0),
+            help="Maximum seconds of one call, including the wait for answers.",
+        ),
     ] = None
 
     def read(self) -> Limits:
-        return limits_of(self.max_tokens, self.max_depth, self.timeout)
+        from anabranch._budget import Limits
+
+        return Limits(self.max_depth, self.max_tokens, self.timeout)
 
 
 def of_tools(limits: Limits) -> Limits:
@@ -246,16 +267,6 @@ def headers_of(token: str | None, lines: Iterable[str]) -> dict[str, str]:
         (only,) = read_tokens(token) or ("",)
         headers["Authorization"] = f"Bearer {only}"
     return headers
-
-
-def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
-    from anabranch._budget import Limits
-
-    given = {"--max-tokens": max_tokens, "--max-depth": max_depth, "--timeout": timeout}
-    for option, value in given.items():
-        if value is not None and not 0 <= value < math.inf:
-            raise UsageError(f"{option} must be a number from 0 up, not {value:g}.")
-    return Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
 
 
 def variables_of(given: Iterable[str]) -> dict[str, str]:

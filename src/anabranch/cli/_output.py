@@ -66,7 +66,7 @@ def cut_off(why: str) -> NoReturn:
 
 def cut_off_after(seconds: float, why: str, act: Callable[[str], object] = cut_off) -> None:
     """End the process after ``seconds``, even if a thread, which cannot be cancelled, still runs."""
-    bound = threading.Timer(seconds, act, [why])
+    bound = threading.Timer(min(seconds, threading.TIMEOUT_MAX), act, [why])
     bound.daemon = True
     bound.start()
 

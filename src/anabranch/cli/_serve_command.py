@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 from typing import Annotated
 
@@ -56,15 +55,6 @@ def _check(endpoint: Endpoint, persistence: Persistence, asking: Asking) -> None
         )
     if not persistence.ttl > 0:
         raise UsageError(f"No user can answer in {persistence.ttl:g} s. Give --ttl more seconds.")
-    if not 0 <= persistence.grace < math.inf:
-        raise UsageError(f"--grace must be 0 or more seconds, not {persistence.grace:g}.")
-    most = persistence.max_running
-    if most is not None and most < 1:
-        raise UsageError(f"--max-running must be at least 1, not {most}.")
-    if not 0 <= asking.heartbeat < math.inf:
-        raise UsageError(
-            f"--heartbeat is a number of seconds, or 0 for none, not {asking.heartbeat:g}."
-        )
     if ask_url is not None and (
         endpoint.transport != "http" or not store or not asking.ask_fallback
     ):

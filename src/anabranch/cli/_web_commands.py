@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import secrets
 import sys
-import threading
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
 from anabranch.cli._option_groups import AgentOptions
-from anabranch.cli._options import AccessLog, ChatTargets, LogForm
+from anabranch.cli._options import AccessLog, ChatTargets, LogForm, at_least
 
 WEB_TOKEN = "ANABRANCH_WEB_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -64,8 +63,9 @@ def web_command(  # noqa: PLR0913 - options
     max_backlog: Annotated[
         int | None,
         Parameter(
+            validator=at_least(1),
             help="Maximum runs that wait for a worker. The server refuses further messages with a time"
-            " to retry. Default: no limit."
+            " to retry. Default: no limit.",
         ),
     ] = None,
 ) -> None:
@@ -80,8 +80,6 @@ def web_command(  # noqa: PLR0913 - options
     log_to_stderr(logging.WARNING, log_format)
     endpoint = Endpoint("http", host, port, [*allowed_host])
     made = _made_token(endpoint, token)
-    if max_backlog is not None and max_backlog < 1:
-        raise UsageError(f"--max-backlog must be at least 1, not {max_backlog}.")
     endpoint.check()
     limits, parts = agent.turn.limits(), parts_of(targets, agent)
     with endpoint.listen() as listener:
@@ -141,16 +139,23 @@ def _report_start(address: str, token: str | None, made: str | None) -> None:
 
 def worker_command(
     *targets: ChatTargets,
-    concurrency: Annotated[int, Parameter(help="Maximum concurrent runs of this worker.")] = 10,
+    concurrency: Annotated[
+        int, Parameter(validator=at_least(1), help="Maximum concurrent runs of this worker.")
+    ] = 10,
     per_user: Annotated[
         int | None,
         Parameter(
+            validator=at_least(1),
             help="Maximum concurrent runs of one user over all workers; give each worker the same "
-            "value. Default: no limit, first come, first served."
+            "value. Default: no limit, first come, first served.",
         ),
     ] = None,
     grace: Annotated[
-        float, Parameter(help="Seconds for completing effects in progress when the worker stops.")
+        float,
+        Parameter(
+            validator=at_least(0),
+            help="Seconds for completing effects in progress when the worker stops.",
+        ),
     ] = 10,
     log_format: LogForm = "text",
     agent: AgentOptions = AgentOptions(),
@@ -161,12 +166,6 @@ def worker_command(
     from anabranch.cli._working import work
 
     log_to_stderr(logging.WARNING, log_format)
-    if concurrency < 1:
-        raise UsageError(f"--concurrency must be at least 1, not {concurrency}.")
-    if per_user is not None and per_user < 1:
-        raise UsageError(f"--per-user must be at least 1, not {per_user}.")
-    if not 0 <= grace < threading.TIMEOUT_MAX:
-        raise UsageError(f"--grace is a number of seconds, 0 or more, not {grace:g}.")
     limits, parts = agent.turn.limits(), parts_of(targets, agent)
     if parts.engine is None:
         raise UsageError(

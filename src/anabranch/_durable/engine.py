@@ -17,7 +17,10 @@ class Processes(Protocol):
         ...
 
     async def enter(self) -> None:
-        """Show that this process is alive, until the store closes; a second call does nothing."""
+        """Show that this process is alive, until the store closes; a second call does nothing.
+
+        Raise :class:`StoreError` if the store failed: others would take this process for dead.
+        """
         ...
 
     async def dead(self, names: Collection[str]) -> Collection[str]:

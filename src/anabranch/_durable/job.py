@@ -104,7 +104,10 @@ class RunningCalls:
             ended.set_result(None)
 
     async def end(self, grace: float) -> None:
-        """Cancel the calls of this event loop, and wait ``grace`` seconds for their compensations."""
+        """Cancel the calls of this event loop, and wait ``grace`` seconds for their compensations.
+
+        Slower compensations continue as long as the process lives.
+        """
         loop = asyncio.get_running_loop()
         here = {ended: task for ended, task in self._tasks.items() if task.get_loop() is loop}
         if not here:

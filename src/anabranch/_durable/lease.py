@@ -24,7 +24,10 @@ logger: logging.Logger = logging.getLogger("anabranch.durable")
 T = TypeVar("T")
 
 FIRST_RETRY, LONGEST_RETRY = 0.05, 1.0
-"""Seconds until the store is asked again; the pause doubles up to the longest."""
+"""Seconds until the store is asked again, after a failure or about a call that another worker runs.
+
+The pause doubles up to the longest.
+"""
 
 
 class RenewedLease:
@@ -78,6 +81,7 @@ class RenewedLease:
 
     async def while_held(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of ``work``; run it again if the store fails while the lease is held."""
+        # The end is fixed: renewals may succeed for ever while the store refuses `work`.
         wait, last = FIRST_RETRY, self._clock.now() + self._seconds
         while True:
             try:
@@ -180,7 +184,10 @@ class Lease(RenewedLease):
                 wait = min(2 * wait, LONGEST_RETRY)
 
     async def take_to_undo(self, *, is_due: bool) -> CallRecord | None:
-        """Take the lease, if it is free, to undo the call's effects; return the call or ``None``."""
+        """Take the lease, if it is free, to undo the call's effects; return the call or ``None``.
+
+        The lease of a dead process is free once its death is seen: over Postgres, after several looks.
+        """
         now, undo = self._clock.now(), self._store.take_to_undo
         ask = partial(undo, self._line, self.owner, now, is_due=is_due)
         taken = await self.take_by(ask)

@@ -173,7 +173,10 @@ class StoreRecorder:
         return {step_id: load_entry(stored[step_id]).entry for step_id in entries}
 
     async def failing(self, error: dict[str, Any] | None) -> None:
-        """Write that the call has failed; raise ``StoreError`` if another worker has the call."""
+        """Write that the call has failed; raise ``StoreError`` if another worker has the call.
+
+        That worker continues the call, so this one must not undo the effects.
+        """
         if not await self._store.fail(self._line, canonical(error), self._lease.owner):
             raise StoreError(f"Another worker has the lease on call {self._line!r}. Try again.")
 

@@ -246,7 +246,10 @@ class Rounds:
                 await store.answer(journal.line, {}, by="", deadline=deadline)
 
     async def _take_over(self, job: Job, journal: Journal, call: CallRecord, lease: Lease) -> None:
-        """Give a call of another code version this version, if this code repeats the call's record."""
+        """Give a call of another code version this version, if this code repeats the call's record.
+
+        Otherwise the call is ready for other code, and its time to expiry starts again.
+        """
         runtime = self.runtime
         if not runtime.is_other(call.version):
             return
@@ -285,6 +288,7 @@ def _require_continuable(
         logger.warning("call %r was refused: it has expired", journal.line)
         raise CallExpiredError(journal.line)
     elif opened.ended is None and not call.state.is_open:
+        # No reply: a reaper ran the last compensations, or the client was gone.
         error = json.loads(call.failure or "null")  # null if its client was gone
         if error is not None:
             raise load_error(error)

@@ -94,8 +94,8 @@ class RunEvents(Protocol):
     it deletes none from the last :meth:`begin` on.
 
     A crash never removes an event without those after it. If two events have the same number, one
-    after the other, their marks differ, unless all events up to them are equal: a random mark for
-    each append satisfies this, and a digest of the event alone does not.
+    after the other, their marks differ, unless all events up to them are equal. A random mark for
+    each append satisfies this. A digest of the event alone does not: an earlier event may differ.
 
     Times are seconds since the epoch and come from the caller's clock. ``per_share`` is the most
     turns of one share on which workers may work; ``None`` for no limit.
@@ -109,11 +109,17 @@ class RunEvents(Protocol):
         ...
 
     async def append(self, run: str, events: Sequence[bytes], *, at: float) -> int:
-        """Add events, all or none, under any lease; return the number of the run's last event."""
+        """Add events, all or none, under any lease; return the number of the run's last event.
+
+        Without events, nothing changes.
+        """
         ...
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
-        """Add events to different runs, all or none, except for runs whose owner has lost the lease."""
+        """Add events to different runs, all or none, except for runs whose owner has lost the lease.
+
+        ``new`` has each run only once.
+        """
         ...
 
     async def begin(
@@ -130,9 +136,9 @@ class RunEvents(Protocol):
 
         The run stores the ``share`` until its next turn begins: the user whose part of the workers
         the run uses. The turn counts as running for the share if the caller ``works`` on it, or
-        once a worker takes it.
+        once a worker takes it: a caller that only stores a message does not work.
 
-        A look that is due ``at`` that time is deleted. Return ``None``, without any change, if the
+        A look that is due ``at`` that time is deleted: the turn's worker looks. Return ``None``, without any change, if the
         key already has an event, the run has an unfinished turn, another turn is queued and begins
         at the next look, another client changes the run meanwhile, or the caller ``works`` and the
         share has ``per_share`` running turns. In the last case, a look at the run is due ``at``
@@ -156,7 +162,8 @@ class RunEvents(Protocol):
         """Yield the events after ``after``, then further ones as they are appended, without end.
 
         A caller that has just read a number from the store may pass the number alone. A reader that
-        continues through a crash learns of lost events with the next events at the latest.
+        continues through a crash learns of lost events with the next events at the latest. A slow
+        reader delays no writer: unread events stay in the store.
 
         Raises ``MissedEventsError`` if events after ``after`` are no longer stored, or no event has
         that number or that mark. At the number 0, the mark does not count.
@@ -182,7 +189,7 @@ class RunEvents(Protocol):
 
         The work is a turn that a worker of ``version`` may take, ``ready`` or ``waiting`` until
         now, or a look at a run without a turn. Runs of a share with ``per_share`` running turns are
-        left out. Of concurrent callers, one gets each run.
+        left out. The most overdue run comes first. Of concurrent callers, one gets each run.
         """
         ...
 

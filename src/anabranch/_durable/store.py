@@ -2,8 +2,8 @@
 
 ``tests/suites`` has the checks that each store must pass. Every promise concerns one call
 (``call_id``) and holds for concurrent processes: some serial order of their operations explains
-what each of them sees. Texts are opaque to the store. Times are seconds since the epoch and come
-from the caller's clock.
+what each of them sees. Texts are opaque to the store, which returns every ``str`` unchanged. Times
+are seconds since the epoch and come from the caller's clock.
 
 A write survives a crash of the process, the database and the machine. A lease survives a crash of
 the database or the machine only if another write followed it: work under a lost lease was not

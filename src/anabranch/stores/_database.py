@@ -105,14 +105,18 @@ class Database:
     async def write(self, work: Work[T], *, lasting: bool = True) -> T:
         """Run ``work`` in one transaction, and again after a rollback.
 
-        Unless the transaction is ``lasting``, the commit does not wait for the disk: a crash of the
+        Unless the transaction is ``lasting``, the commit does not wait for the disk. Others see its
+        outcome immediately, but a crash of the
         machine, or of the Postgres server, may lose the outcome until the next lasting commit. A
         crash that loses a write loses all later writes as well.
         """
         return await self._do(self._writers, work, lasting=lasting)
 
     async def write_single(self, work: Work[T]) -> T:
-        """Run ``work``, in which at most one statement changes rows; Postgres saves two round trips."""
+        """Run ``work``, in which at most one statement changes rows; Postgres saves two round trips.
+
+        On Postgres, each statement is a transaction: a second change would not be undone with the first.
+        """
         return await self._do(self._single_writers, work)
 
     async def version(self) -> int:
@@ -205,7 +209,10 @@ class Database:
 
 
 STAMP = "7f0d7de0c81f3f40"
-"""The digest of the definition, a constant: a process opens a store without loading all tables."""
+"""The digest of the definition, a constant: a process opens a store without loading all tables.
+
+Another release of SQLAlchemy may render the same definition differently.
+"""
 
 _MODULES = ("_branches", "_call_tables", "_event_tables", "_memory_tables", "_tree_tables")
 _SCHEMA = sa.Table("anabranch_schema", metadata, sa.Column[str]("stamp", sa.Text, primary_key=True))
@@ -229,7 +236,7 @@ def statements(driver: str) -> tuple[str, ...]:
 
 def make_tables(connection: sa.Connection, label: str) -> None:
     """Make the tables of a new store; concurrent processes wait here for each other."""
-    if connection.dialect.name == "postgresql":
+    if connection.dialect.name == "postgresql":  # a SQLite transaction locks the whole file anyway
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     stamps = _stamps(connection)
     if stamps == [STAMP]:

@@ -257,7 +257,10 @@ SET_FIRST = Statement(
     )
     .values(first=sa.bindparam("until"))
 )
-"""Moves the first number up, never down: a later writer may have a lower one."""
+"""Moves the first number up, never down: a later writer may have a lower one.
+
+A run with a turn keeps its events from the number with which the turn began.
+"""
 OLD_RUNS = Statement(
     sa.select(RUN.c.run, RUN.c.first, RUN.c.last)
     .where(RUN.c.at < sa.bindparam("before"), RUN.c.first <= RUN.c.last, RUN.c.state.is_(None))

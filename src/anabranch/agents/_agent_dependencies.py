@@ -80,7 +80,10 @@ class AgentDependencies:
         data: Mapping[str, JsonValue] | None = None,
         key: str = "",
     ) -> Node:
-        """Return an unstored node; in a run, every process derives the same id from its place."""
+        """Return an unstored node; in a run, every process derives the same id from its place.
+
+        Several nodes of one kind below one parent need different keys, or their ids are equal.
+        """
         blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
         place, now = (self.run, thread_id, parent_id, kind, key), self.clock.now()
         name = name_after(json.dumps(place)) if self.run else self.naming("node")
@@ -148,7 +151,10 @@ def require_node(given: object) -> None:
 
 
 def durability_of(calls: CallStore | Durability | None, trees: TreeStore) -> Durability:
-    """Return ``calls`` if it is a policy; otherwise a policy for the store, with an agent's times."""
+    """Return ``calls`` if it is a policy; otherwise a policy for the store, with an agent's times.
+
+    Calls fork: the tree has each question's state, so a user can answer a question again.
+    """
     if not isinstance(calls, Durability):
         store = open_store(trees) if calls is None else calls
         calls = Durability(store, expire_after=EXPIRE_AFTER)

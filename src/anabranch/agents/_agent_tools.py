@@ -87,12 +87,18 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AskedInBranches:
-    """The return value of a tool whose branches wait for answers; the tree has the branches' state."""
+    """The return value of a tool whose branches wait for answers; the tree has the branches' state.
+
+    The agent uses the tool again when a branch can continue, or all branches have ended.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Asleep:
-    """The return value of a tool whose stored call sleeps ``until`` a time, without a task."""
+    """The return value of a tool whose stored call sleeps ``until`` a time, without a task.
+
+    The agent may use the tool earlier, in any process: the tool then returns this value again.
+    """
 
     until: float
 
@@ -139,7 +145,11 @@ class AgentTool(Protocol):
 
 @runtime_checkable
 class UsableTool(AgentTool, Protocol):
-    """A tool that a turn can use; branches see ``placeholder`` in place of a running tool's result."""
+    """A tool that a turn can use; branches see ``placeholder`` in place of a running tool's result.
+
+    If ``use`` raises an :class:`~anabranch.AnabranchError` other than a ``StoreError``, the model reads
+    its message. Of any other exception, the model reads only that the tool has failed.
+    """
 
     placeholder: str | None = None
 

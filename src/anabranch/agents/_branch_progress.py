@@ -92,7 +92,10 @@ class BranchProgress:
         return nodes
 
     def _next(self, node: Node, *, works: bool = False) -> Node | None:
-        """Return the next node of a branch; after a partial reply, only a failure follows."""
+        """Return the next node of a branch; after a partial reply, only a failure follows.
+
+        Messages and different answers that a user adds below do not belong to the branch.
+        """
         below = self._below.get(node.id, [])
         for each in below:
             limited = each.kind == "user" and self._next(each) is not None  # a summary follows

@@ -67,6 +67,8 @@ async def run_branches(
         parallel: run the branches concurrently, instead of one after the end of the other.
         working: the branch of folding in which the branches work, if it differs from the turn's.
         meanwhile: jobs to run at the same time.
+
+    An error of :data:`ELSEWHERE` is raised after the other branches have run as far as possible.
     """
     elsewhere: list[AnabranchError] = []
 

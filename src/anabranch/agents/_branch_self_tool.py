@@ -150,6 +150,7 @@ class _Fork:
         await self.here.record(await self.interrupted())
 
     async def _name(self) -> None:
+        # The name of a branch never changes, so any time is right for the look-up.
         timeline = self.here.timeline
         tree = await timeline.dependencies.store.tree(timeline.thread.id)
         self.names.update(name_branches(tree.nodes).of)

@@ -51,7 +51,11 @@ def _conversation_at(thread: Thread | None, above: Path) -> Runtime:
 async def keep_open(
     dependencies: AgentDependencies, call: str, until: float = math.inf, *, now: float = -math.inf
 ) -> bool:
-    """Extend a call's deadline; return whether the call is open, as is a call that no store has."""
+    """Extend a call's deadline; return whether the call is open, as is a call that no store has.
+
+    A call whose deadline is ``now`` or earlier is over. A reaper or a stop may end it meanwhile: the
+    first change of the call's row decides.
+    """
     begins = until if until < math.inf else dependencies.clock.now()
     store, deadline = dependencies.calls.store, begins + LONGEST_WAIT
     try:

@@ -57,7 +57,10 @@ class CalledTool(UsableTool):
         )
 
     async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
-        """Run the call's next round; an interruption undoes the call unless the turns are suspended."""
+        """Run the call's next round; an interruption undoes the call unless the turns are suspended.
+
+        With a ``user``, the method waits while the call sleeps; otherwise it returns ``Asleep``.
+        """
         dependencies = here.timeline.dependencies
         try:
             job = self._job(here)
@@ -221,7 +224,7 @@ class _TurnModel:
     async def sample(self, request: SampleRequest) -> SampleReply:
         try:
             return await self.here.timeline.sample(request, total=self.here.side_usage)
-        except REFUSALS as refusal:
+        except REFUSALS as refusal:  # the call's record keeps the message of a ToolError
             raise ToolError(str(refusal)) from None
 
 

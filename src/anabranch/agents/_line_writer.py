@@ -139,7 +139,10 @@ class LineWriter:
         reply: Given,
         hold: Callable[[AskedRound], Awaitable[None]] | None = None,
     ) -> Node:
-        """Store the answer to a question whose call ``hold`` keeps open; return the first answer."""
+        """Store the answer to a question whose call ``hold`` keeps open; return the first answer.
+
+        ``hold`` is awaited before each attempt, so it may run several times.
+        """
 
         def answer(line: BatchLine) -> list[Node]:
             if question.id in line.answers:

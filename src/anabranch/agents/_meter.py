@@ -61,7 +61,10 @@ class Meter:
 
     @asynccontextmanager
     async def admitted(self, request: SampleRequest) -> AsyncGenerator[AdmittedRequest]:
-        """Wait until the turn has tokens for ``request``; free the tokens that no reply used."""
+        """Wait until the turn has tokens for ``request``; free the tokens that no reply used.
+
+        The request waits for others while the rest of their reservations may be enough for it.
+        """
         most = min(request.max_tokens, self.limits.max_reply_tokens)
         limited = self.account.is_limited
         if limited:

@@ -24,7 +24,10 @@ MOST_NULLS: Final = 100
 def without_foreign_nulls(
     schema: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return ``arguments`` without nulls, which models write for optional properties they leave out."""
+    """Return ``arguments`` without nulls, which models write for optional properties they leave out.
+
+    The null of a required property stays, so that the server names the missing value.
+    """
     meant = copy.deepcopy(dict(arguments))
     nulls = list(islice(_nulls(meant, ()), MOST_NULLS))
     if not nulls:
@@ -60,7 +63,10 @@ def _remove(arguments: Any, place: Place) -> None:  # noqa: ANN401 - JSON
 
 
 def result_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) -> RemoteResult:
-    """Return a server's result as the model reads it, with a line about missing structured content."""
+    """Return a server's result as the model reads it, with a line about missing structured content.
+
+    Servers repeat structured content as text; without the text, the model reads that content.
+    """
     blocks = tuple(_block(block) for block in result.content)
     blocks = blocks or result_blocks(result.structured_content)
     if schema is not None and not result.is_error and (lack := _lack(result, schema)) is not None:

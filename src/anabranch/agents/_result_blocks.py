@@ -1,6 +1,7 @@
 """Makes the blocks that a model reads from the value that a tool returned.
 
-A file that is too large, or of no known type, becomes a line with address, type and size.
+The bytes of a file tell its type, since the declared type may be wrong. A file that is too large,
+or of no known type, becomes a line with address, type and size.
 """
 
 from __future__ import annotations

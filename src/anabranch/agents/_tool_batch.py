@@ -66,7 +66,10 @@ class ToolBatch:
         return self._writer.line
 
     async def run(self) -> Node:
-        """Run the unfinished tools; return the ``results`` node, or the line's last node if a tool waits."""
+        """Run the unfinished tools; return the ``results`` node, or the line's last node if a tool waits.
+
+        An error of :data:`ELSEWHERE` is raised after the other tools have run as far as possible.
+        """
         await self._store_placeholders()
         while True:
             await all_or_first_error([partial(self._use, use) for use in self._unfinished])
@@ -92,7 +95,10 @@ class ToolBatch:
         return use.id in self._results or self._line.has_returned(use.id)
 
     async def _store_placeholders(self) -> None:
-        """Store results that say, until the tools return, that they were interrupted."""
+        """Store results that say, until the tools return, that they were interrupted.
+
+        So a crash leaves a thread in which each tool use has a result.
+        """
         if self._placeholder is not None:
             caller, shown, none = self._line.caller.id, _text(self._placeholder), NO_RESULT_CONTENT
             missing = [use.id for use in self._uses if self._line.result(use.id) is None]
@@ -244,6 +250,7 @@ def _text(text: str) -> tuple[TextBlock, ...]:
 
 
 def _unusable(caller: Node, use: ToolUseBlock) -> str | None:
+    # The model may have been cut off before the input, which then is empty.
     if caller.data.get("stop_reason") == "maxTokens" and caller.content[-1] == use:
         return CUT
     return None if use.malformed is None else refusal(use.name, use.malformed)

@@ -1,6 +1,10 @@
 """The branch of context folding in which a model works, with its remaining tokens and time.
 
-A token counts once, when it enters the branch's context: earlier conversation costs nothing.
+A token counts once, when it enters the branch's context: earlier conversation costs nothing. The
+turn's limits count all tokens of all requests.
+
+The branch's record has the settled tokens. Requests without a reply die with this process, so this
+module holds their reservations.
 """
 
 from __future__ import annotations
@@ -97,7 +101,10 @@ class WorkingBranch:
     async def admitted(
         self, request: SampleRequest, meter: Meter, *, aside: bool = False
     ) -> AsyncGenerator[AdmittedRequest]:
-        """Wait until the budget and ``meter`` allow ``request``, whose whole prompt is new if ``aside``."""
+        """Wait until the budget and ``meter`` allow ``request``, whose whole prompt is new if ``aside``.
+
+        The request waits for others while the rest of their reservations may be enough for it.
+        """
         prompt = prompt_tokens(request)
         new = prompt if aside else self._new_in(prompt)
         admission = await self._reserve(prompt, new, request.max_tokens, aside=aside)

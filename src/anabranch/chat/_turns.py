@@ -39,7 +39,10 @@ class UserCall:
 
 
 async def end_turn(agent: Agent, thread_id: str, node_id: str | None, error: str | None) -> None:
-    """Store that a turn was stopped, or failed with ``error``, unless it has a whole reply."""
+    """Store that a turn was stopped, or failed with ``error``, unless it has a whole reply.
+
+    A stop or a failure may come after the whole reply: then there is nothing to retry.
+    """
     around = await agent.store.around(thread_id, node_id)
     if around is not None and not _has_replied(around):
         await agent.store.end_turn(around.last.id, TurnEnd(error))

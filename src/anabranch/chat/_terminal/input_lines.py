@@ -84,7 +84,7 @@ class TypedLines:
                     line = await self._prompts.prompt_async(printable(prompt))
             except EOFError:
                 return None
-            except KeyboardInterrupt:
+            except KeyboardInterrupt:  # the history keeps the typed text
                 draft = self._prompts.default_buffer.text
                 if draft.strip():
                     self._prompts.history.append_string(draft)

@@ -59,6 +59,7 @@ class SessionCursor:
             # Refs are read before the nodes: each ref then points at a node that the read finds, unless
             # another session deletes the node in between.
             refs = await self._store.refs(thread_id)
+            # Only the nodes added since are read, so that a step in a large thread is cheap.
             walk, added = self._cached, None
             if walk is not None and walk.tree.thread == thread:
                 added = await self._store.nodes_after(thread_id, walk.tree.nodes)
@@ -70,7 +71,10 @@ class SessionCursor:
             return walk
 
     async def walk(self) -> Navigator:
-        """Return :meth:`look` for a thread with nodes, or raise ``SessionError``."""
+        """Return :meth:`look` for a thread with nodes, or raise ``SessionError``.
+
+        If someone has deleted the cursor's node, the cursor moves to the thread's head first.
+        """
         walk = await self._look_around()
         if walk is None or not walk.nodes:
             raise SessionError("This conversation has no messages yet.")

@@ -117,7 +117,8 @@ _LOCAL: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
 def typed_paths(typed: str) -> list[Path]:
     """Return the paths in ``typed``: one, or several, split as a shell does.
 
-    Terminals write the names of dropped files in that form, or as ``file://`` addresses.
+    Terminals write the names of dropped files in that form, or as ``file://`` addresses. If one of
+    several words is no file, the whole text is one path, which cannot be read.
     """
     whole = _expanded(typed)
     if _exists(whole):

@@ -128,7 +128,8 @@ class Conversation:
         turn. The message first cancels open questions, and calls of the front end's tools without
         an entry in ``results``. A repeated run with the same message gets its events again. Under
         another run, a message that repeats its ``message_id`` and content begins a branch next to
-        the first one.
+        the first one. With ``at=None``, the message is another beginning of the thread. The thread
+         already has the ``files``.
 
         Raises:
             RunTakenError: if the run has begun with another message, or with answers.
@@ -151,6 +152,7 @@ class Conversation:
 
     async def _queue(self, run_id: str, message: Message, front_end: FrontEnd | None) -> bool:
         """Queue a message behind a turn that waits for a time; return false for no such turn."""
+        # The waiting turn moves the head, and a message after the head follows the turn's end.
         if message.at == await self._agent.head(self.thread_id):
             message = replace(message, at=HEAD)
         queued = await self._right.queued()
@@ -173,7 +175,7 @@ class Conversation:
     async def _add_results(self, turn: LiveTurn, results: Mapping[str, FrontEndResult]) -> None:
         current_turn.set(turn)
         for question_id, result in results.items():
-            with suppress(QuestionAnsweredError, QuestionExpiredError):
+            with suppress(QuestionAnsweredError, QuestionExpiredError):  # too late: dropped
                 await add_reply(self._agent, question_id, result)
 
     async def answer(
@@ -237,7 +239,10 @@ class Conversation:
             return after
 
     async def stop(self) -> bool:
-        """Stop the unfinished run and wait for its end; return false if there is none."""
+        """Stop the unfinished run and wait for its end; return false if there is none.
+
+        If no worker had the run, a worker then undoes the effects of its tools.
+        """
         is_stopped = await stop_run(self.log, self._right, self._wake, self._runs.store_stop)
         end = await end_of(self._agent, self.thread_id) if is_stopped else None
         if end is not None and end.is_cut_off:
@@ -254,7 +259,7 @@ class Conversation:
             await run_shielded(self._call_worker(turn))
 
     async def _call_worker(self, turn: LiveTurn) -> None:
-        if self._keeps_new and turn.is_new:
+        if self._keeps_new and turn.is_new:  # this process keeps the lease until its worker comes
             self._new, waits = turn, turn.run
         else:
             waits = await turn.hand_over(is_called=True)

@@ -243,12 +243,15 @@ class Conversations:
 
     async def close(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(
+                5.0
+            ):  # the end of the application must not wait for the store
                 for conversation in self._threads.values():
                     await conversation.close()
         await self._events.close()
 
 
+# One agent serves all threads, so the context of the running task tells the turn of an event.
 async def _write(store: TreeStore, added: Addition) -> None:
     turn = current_turn.get(None)
     await (store_nodes(store, added) if turn is None else turn.write(store, added))

@@ -25,9 +25,10 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 class EventStream(Response):
     """Sends the events of ``log`` as they happen, starting after ``after``.
 
-    The stream ends with the server, at ``stopping``, and if the process of the run dies, which no
-    event reports: the reader then connects again. With ``one_run``, the stream ends with the first
-    run. The end closes the caller's ``place``.
+    The stream ends with the server, which would otherwise cancel it, and at ``stopping``. The stream
+    also ends if the process of the run dies, which no event reports: the reader then connects
+    again, and reads the tree. With ``one_run``, the stream ends with the first run. The end closes
+    the caller's ``place``.
     """
 
     media_type = "text/event-stream"

@@ -1,7 +1,8 @@
 """Reads the tools, the context and the results of tools that a front end brings in a run of AG-UI.
 
 A client sends its whole transcript with each run. Only tool messages of the last turn can be new.
-Clients put a result after its call, and other messages may follow.
+Clients put a result after its call, and other messages may follow. A refusal comes before the
+server stores anything of the run.
 """
 
 from __future__ import annotations

@@ -86,7 +86,8 @@ class LiveTurn:
         """Report the start of a run; return the number of the last event before the run.
 
         A run does not start twice. The caller must call :meth:`hand_over` afterwards, even after an
-        error. Raises :class:`BusyError` if another run is unfinished.
+        error: the run may have started although the store failed. Raises :class:`BusyError` if
+        another run is unfinished, or the caller ``works`` and the user has too many running turns.
         """
         begun = await self._right.begin(started, self._on_lost, works=works)
         if begun is None:
@@ -96,7 +97,10 @@ class LiveTurn:
         return begun.last - 1
 
     async def take(self, *, to_end: bool = False) -> bool:
-        """Take the lease on the thread's waiting run; ``to_end`` ignores its version."""
+        """Take the lease on the thread's waiting run; ``to_end`` ignores its version.
+
+        With ``to_end``, the caller may only end the run: other code may have to continue it.
+        """
         self._lease = await self._right.take(self._on_lost, to_end=to_end)
         if self._lease is not None:
             self.run = self._lease.turn
@@ -131,6 +135,7 @@ class LiveTurn:
             self.task.cancel()
 
     def _on_lost(self) -> None:
+        # The work ends without a report: another process reports the run from here.
         self._is_lost = True
         self.suspension.begin()
         if self.task is not None:
@@ -195,7 +200,10 @@ class LiveTurn:
         return self.times.has_slept or (self.run is not None and self.run.wakes_at > 0)
 
     async def ask(self, interrupts: list[Interrupt], until: float = 0.0) -> None:
-        """End the run with these questions; AG-UI ends calls of the front end as a success."""
+        """End the run with these questions; AG-UI ends calls of the front end as a success.
+
+        With ``until``, a worker looks at the thread then, unless another run starts before.
+        """
         outcome: Outcome = RunFinishedSuccessOutcome(type="success")
         if interrupts:
             outcome = RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
@@ -218,7 +226,7 @@ class LiveTurn:
         """Leave the run to a worker; return the waiting run, ``None`` if there is none.
 
         ``is_called``: the caller calls a worker next. Only a worker of ``version`` takes the run,
-        at the time ``until``. A lost run stays unchanged.
+        at the time ``until``. A lost run stays unchanged: its worker finds the results stored here.
         """
         if (lease := await self._leave()) is None:
             return None

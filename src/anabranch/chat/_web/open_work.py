@@ -1,6 +1,7 @@
 """Lists, retries and cancels the unfinished runs of all conversations in a store.
 
-An engine's own list of work is only a shortcut, so these functions read and change the store.
+An engine's own list of work is only a shortcut, so these functions read and change the store. The
+processes that look for runs without a worker find each change within seconds.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ class Backlog:
         self._waiting = self._begun = 0
 
     async def add(self) -> int:
-        """Count a new run; return 0 if it may start, otherwise the seconds until a retry."""
+        """Count a new run; return 0 if it may start, otherwise the seconds until a retry.
+
+        Before a refusal, the backlog reads the store again: workers may have taken runs since.
+        """
         if self._most is None:
             return 0
         async with self._lock:
@@ -117,7 +121,10 @@ def _sleeps(turn: TurnRecord, now: float) -> bool:
 
 
 async def retry(events: RunEvents, thread: str, now: float) -> bool:
-    """Let any worker take a run that waits or was cut off; return whether one may."""
+    """Let any worker take a run that waits or was cut off; return whether one may.
+
+    The result is false while the run is in progress, or waits for the time of :func:`asleep_until`.
+    """
     turn = await events.turn(thread)
     if turn is None or _sleeps(turn, now):
         return False

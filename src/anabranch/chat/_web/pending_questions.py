@@ -96,7 +96,8 @@ class Questions:
     ) -> PendingQuestion | None:
         """Return the question at ``node``; ``None`` if the time of its call is over.
 
-        Raises :class:`ToolError` if the question is closed.
+        If it ``is_answered``, the deadline for an answer does not count. Raises :class:`ToolError`
+        if the question is closed.
         """
         stored, now = read_question(path, node, self._tools()), self._dependencies.clock.now()
         record = await self._dependencies.calls.store.find(stored.id.call_id)

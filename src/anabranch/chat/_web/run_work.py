@@ -63,7 +63,10 @@ class RunWork:
         return self._turn is None
 
     async def advance(self, new: LiveTurn | None, wake: Wake) -> None:
-        """Run the waiting run to its end, then continue with answers that arrived meanwhile."""
+        """Run the waiting run to its end, then continue with answers that arrived meanwhile.
+
+        Nothing happens if no run waits: the run has ended, or another process works on it.
+        """
         turn = new if new is not None and new.is_new else await self._taken()
         asleep = Asleep()
         while turn := turn or await self._next_turn(asleep, wake.not_before):
@@ -194,7 +197,10 @@ class RunWork:
             await self._wake(run)
 
     async def _stop(self, turn: LiveTurn) -> None:
-        """Undo the effects of a stopped turn's sleeping calls, and end its open tools."""
+        """Undo the effects of a stopped turn's sleeping calls, and end its open tools.
+
+        These include tools that the stop kept from starting: otherwise another run starts them.
+        """
         try:
             end = await end_of(self._agent, self._thread_id)
             if turn.has_slept or (end is not None and end.is_cut_off):

@@ -1,7 +1,8 @@
 """The lease that allows one run at a time in a thread, from the run's start to its end.
 
-The right is the thread's unfinished turn in the store, which outlives processes. Any process can
-ask the run to stop by an event of the thread.
+The right is the thread's unfinished turn in the store, which outlives processes: no other run starts
+before the turn ends, even if its process died. Any process can ask the run to stop by an event of
+the thread, because events reach every process.
 """
 
 from __future__ import annotations
@@ -128,7 +129,10 @@ class ThreadLease:
     async def take(
         self, on_lost: Callable[[], object], *, to_end: bool = False
     ) -> TurnLease | None:
-        """Take the lease on the waiting run; ``to_end`` takes a run for any version."""
+        """Take the lease on the waiting run; ``to_end`` takes a run for any version.
+
+        ``to_end`` takes no run that waits for a time, since only a worker can end its calls.
+        """
         lease = self._lease(on_lost)
         version = None if to_end else self._version
         await self._log.flush()

@@ -1,4 +1,7 @@
-"""Does the work of one turn: from a message or answers to the next questions or the reply."""
+"""Does the work of one turn: from a message or answers to the next questions or the reply.
+
+The work depends on the tree alone, so that another process can continue it after a crash.
+"""
 
 from __future__ import annotations
 

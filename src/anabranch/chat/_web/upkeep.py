@@ -62,7 +62,10 @@ class Upkeep:
         report_backlog(*await self._backlog.counted(REPORTED))
 
     async def resume(self) -> None:
-        """Let workers check threads whose tools did not end, such as a dead terminal's."""
+        """Let workers check threads whose tools did not end, such as a dead terminal's.
+
+        Older threads than the latest 1,000 continue only at a request.
+        """
         now = self._clock.now()
         for thread in await self._agent.store.threads(1_000):
             if await self._agent.cut_off(thread.id) is not None:
@@ -136,4 +139,4 @@ class DueWork:
 
 async def _advance(wake: Wake, advance: Callable[[Wake], Awaitable[None]]) -> None:
     with observe_wake(wake.call, wake.turn, wake.tool, wake.trace):
-        await run_job(f"run {wake.call}", partial(advance, wake))
+        await run_job(f"run {wake.call}", partial(advance, wake))  # after an error, it is due again

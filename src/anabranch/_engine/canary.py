@@ -36,7 +36,10 @@ _checking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyD
 
 
 async def check_support() -> None:
-    """Raise ``UnsupportedRuntimeError`` if the tasks of this runtime do not show what they wait for."""
+    """Raise ``UnsupportedRuntimeError`` if the tasks of this runtime do not show what they wait for.
+
+    The check takes a few milliseconds. If its caller is cancelled, the next caller checks again.
+    """
     try:
         task = asyncio.current_task()
     except RuntimeError:

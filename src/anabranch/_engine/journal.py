@@ -180,7 +180,10 @@ class Journal:
         return journal_text.size([*held, *(answer.value for answer in answers.values())])
 
     def answer(self, answers: Mapping[str, Answer]) -> None:
-        """Record answers to open questions; ignore all other items of ``answers``."""
+        """Record answers to open questions; ignore all other items of ``answers``.
+
+        The body checks whether an answer fits its question when it takes the answer.
+        """
         for step_id, answer in self.to_open(answers).items():
             # Answers are progress, and reset the count of stalled rounds:
             # test_a_call_cut_off_repeatedly_without_progress_fails.

@@ -252,7 +252,11 @@ class Operations:
         return uuid.UUID(bytes=blake2b(place.encode(), digest_size=16).digest(), version=4)
 
     def _seed(self, scope: Scope) -> str:
-        """Return the recorded seed of ``scope``, or record a seed made from the call's secret."""
+        """Return the recorded seed of ``scope``, or record a seed made from the call's secret.
+
+        The seed itself is recorded, since the secret may change: a store has no state of a call
+        whose first round was interrupted.
+        """
         if scope.seed is None:
             step_id = self._cursor.new_id(scope, "seed")
             entry = self._cursor.recall(step_id, "seed", "", scope.branch)

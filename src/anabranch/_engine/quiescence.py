@@ -12,7 +12,7 @@ the round ends
 - ``PATIENCE`` seconds after the first ask, whatever is busy.
 
 The last two cases wait for a running step, and no other step starts meanwhile. A round that ends
-too early costs another round. A round that never ends would hang the call.
+too early costs another round, which repeats unrecorded work. A round that never ends would hang the call.
 """
 
 from __future__ import annotations
@@ -74,7 +74,11 @@ class RoundOwner(Protocol):
 
 
 class Quiescence:
-    """Watches the strands of one round, of which the first returns the call's result."""
+    """Watches the strands of one round, of which the first returns the call's result.
+
+    The owner reports each event to :meth:`stir`, after which the check runs at the loop's next pass.
+    An unreported event leaves the round open for ever.
+    """
 
     def __init__(
         self,

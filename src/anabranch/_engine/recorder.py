@@ -23,7 +23,10 @@ def unobserved(kind: str, step_id: str) -> AbstractContextManager[object]:
 
 
 class Recorder(Protocol):
-    """Writes the entries of a call. An error of any method aborts the run, and then no undo runs."""
+    """Writes the entries of a call. An error of any method aborts the run, and then no undo runs.
+
+    The round is tried again with the written entries, and would find its effects undone.
+    """
 
     def check(self) -> None:
         """Return if this run may start a new operation; raise if another run has taken over."""
@@ -41,7 +44,10 @@ class Recorder(Protocol):
         ...
 
     async def failing(self, error: dict[str, Any] | None) -> None:
-        """Write that the call has failed, so that undos run; ``None`` stands for an error to mask."""
+        """Write that the call has failed, so that undos run; ``None`` stands for an error to mask.
+
+        From now on, no later round may continue the body.
+        """
         ...
 
     async def undone(self, step_id: str) -> None:

@@ -1,6 +1,8 @@
 """Surveys the strands that a call's result needs, and holds strands until no other is about to run.
 
 The state of a strand follows from its wait (``waits.py``).
+The result needs the first strand, and each strand that a needed one waits for. All others are in the
+background.
 """
 
 from __future__ import annotations

@@ -34,7 +34,10 @@ def shielded_by(future: AnyFuture) -> list[AnyFuture]:
 
 
 def relays(sources: Iterable[AnyFuture]) -> dict[AnyFuture, AnyFuture]:
-    """Return the futures that a done callback of another future may complete, each with that other."""
+    """Return the futures that a done callback of another future may complete, each with that other.
+
+    The search starts at ``sources``, and continues at each future that it finds.
+    """
     found: dict[AnyFuture, AnyFuture] = {}
     known = set(sources)
     todo = deque(known)

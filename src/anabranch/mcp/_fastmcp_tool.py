@@ -57,6 +57,7 @@ class Refusal(ToolResult):
     """A result that becomes a protocol error when FastMCP converts it to send it.
 
     FastMCP reports an ``MCPError`` that a tool raises as a result, without its code and data.
+    Middleware still sees a result with ``is_error``.
     """
 
     _error: MCPError = PrivateAttr()

@@ -50,7 +50,10 @@ def with_sound_tools(answer: Any, version: str) -> Any:  # noqa: ANN401 - JSON o
 
 
 def with_content(answer: Any) -> Any:  # noqa: ANN401 - JSON of any server
-    """Return an answer to ``tools/call``, with an empty ``content`` if it lacks one."""
+    """Return an answer to ``tools/call``, with an empty ``content`` if it lacks one.
+
+    The SDK refuses a result that has structured content alone.
+    """
     result = cast("Json", answer if isinstance(answer, dict) else {})
     if result.get("content") is None and "structuredContent" in result:
         return Json(result, content=list[object]())

@@ -43,7 +43,8 @@ def _is_modern(version: str) -> bool:
 class Progress:
     """The progress numbers of one request, which must grow, as the protocol requires.
 
-    Concurrent branches count separately, so their numbers may repeat or decrease.
+    Concurrent branches count separately, so their numbers may repeat or decrease. A sender holds
+    ``sending``, so that the numbers arrive in order.
     """
 
     last: float | None = None

@@ -17,7 +17,7 @@ from anabranch.mcp._error_mapping import checked_results
 
 
 class _Shape(BaseModel):
-    """A model with camel-case JSON.
+    """A model with camel-case JSON, which pydantic builds at its first use.
 
     JSON fields of a shape are ``Any``, since pydantic's ``JsonValue`` would call a Python function for
     each part.

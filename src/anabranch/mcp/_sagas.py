@@ -3,7 +3,7 @@
 The proposal of the methods is https://gist.github.com/ggoodman/f814a181155c5a81706905ec08432870.
 Here a token expires, and is bound to the server, the caller, the tool and its arguments. Earlier
 results must be repeated unchanged. A step's error is raised in the tool. A token may be presented
-again: without a store, the round runs again.
+again: without a store, the round runs again; with one, the client gets the same reply.
 """
 
 from __future__ import annotations
@@ -146,6 +146,7 @@ class SagaMethods:
         return await self._reply(offered, request, claims)
 
     async def resume(self, request: McpRequest) -> dict[str, Any]:
+        # Each problem of the token gives the same error, from which a client cannot tell them apart.
         params = read(ResumeToolSagaParams, request.context.params)
         try:
             claims = self._sealer.open(params.saga_token, request.principal)

@@ -129,7 +129,7 @@ class Conversation:
         an entry in ``results``. A repeated run with the same message gets its events again. Under
         another run, a message that repeats its ``message_id`` and content begins a branch next to
         the first one. With ``at=None``, the message is another beginning of the thread. The thread
-         already has the ``files``.
+        already has the ``files``.
 
         Raises:
             RunTakenError: if the run has begun with another message, or with answers.

@@ -21,6 +21,7 @@ class IdentityMemo(Generic[K, V]):
     """A function whose values are stored by the identity of its argument, until the object is gone.
 
     Each request has the objects of the request before, and a few more, so only these are looked up.
+    An object must not change in the parts that the function reads.
     """
 
     __slots__ = ("_function", "_known", "_latest")

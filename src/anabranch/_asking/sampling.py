@@ -247,7 +247,10 @@ _message_fingerprints: IdentityMemo[Message, str] = IdentityMemo(_pin_message)
 
 
 def count_answers(journal: Journal) -> None:
-    """Reserve the tokens of answered samples, which are charged when the body reads the answers."""
+    """Reserve the tokens of answered samples, which are charged when the body reads the answers.
+
+    The body may ask something new before that, which must not spend these tokens.
+    """
     for step_id, (held, granted) in journal.reserved.items():
         if (entry := journal.entries.get(step_id)) is None:
             continue

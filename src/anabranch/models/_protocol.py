@@ -144,6 +144,7 @@ class ReplyInPieces:
     def reply(self) -> SampleReply:
         if self._ended:
             return self._whole
+        # The usage is of the whole reply, which the provider has charged.
         return interrupted(self._whole, [TextBlock(text=self._yielded)])
 
 

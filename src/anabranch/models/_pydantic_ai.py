@@ -230,7 +230,10 @@ def _text_of(event: ai.ModelResponseStreamEvent) -> str:
 
 
 def _is_incomplete(response: StreamedResponse) -> bool:
-    """Return whether a stream ended before the reply was complete, as a proxy may end it regularly."""
+    """Return whether a stream ended before the reply was complete, as a proxy may end it regularly.
+
+    Then there is no finish reason. A model without a URL never gives one.
+    """
     reason = response.finish_reason or (response.provider_details or {}).get("finish_reason")
     return response.state == "incomplete" or (response.provider_url is not None and not reason)
 

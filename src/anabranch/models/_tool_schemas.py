@@ -1,6 +1,7 @@
 """Converts the schemas of tools to schemas that every provider accepts.
 
-A folded schema may accept more objects than the tool's schema, since the tool checks its arguments.
+Providers refuse a whole request for one schema with ``oneOf``, ``anyOf`` or ``allOf`` at its top, with
+a list without ``items``, or in an older dialect. A folded schema may accept more objects than the tool's schema, since the tool checks its arguments.
 """
 
 from __future__ import annotations

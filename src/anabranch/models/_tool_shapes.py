@@ -175,6 +175,7 @@ def _names_in(schema: object) -> Iterator[str]:
 
 
 def _wire_names(names: Iterable[str], allowed: re.Pattern[str]) -> dict[str, str]:
+    # One replacement for each name in the whole schema, so that alternatives agree.
     given = dict.fromkeys(names)
     taken = {name for name in given if allowed.fullmatch(name)}
     made: dict[str, str] = {}
@@ -220,6 +221,8 @@ def _described(own: str, held: object) -> Schema:
 
 
 class _Keys:
+    """Renames the keys of arguments that are properties; the model chooses the keys of a mapping."""
+
     def __init__(self, schema: Schema, names: Mapping[str, str]) -> None:
         self._schema = schema
         self._names = names

@@ -1,6 +1,7 @@
 """Translates messages to pydantic-ai's types, and replies back, with the reasoning of models.
 
-Reasoning, which a provider signs, is stored with the block that follows it until its turn ends.
+Reasoning, which a provider signs, is stored with the block that follows it until its turn ends. Some
+providers refuse a tool's result without the reasoning, and only the adapter of the same provider reads it.
 """
 
 from __future__ import annotations

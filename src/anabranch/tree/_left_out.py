@@ -1,6 +1,7 @@
 """Removes blocks from requests that a provider does not read: old reasoning, refused blocks.
 
-A reply stores the places of refused blocks, so that later requests leave them out as well.
+A provider reads reasoning only while the model waits for the results of its tools; later, it costs
+tokens. A provider that refuses one image refuses every request with that image. A reply stores the places of refused blocks, so that later requests leave them out as well.
 """
 
 from __future__ import annotations

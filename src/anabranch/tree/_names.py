@@ -125,6 +125,7 @@ class BranchNamer:
         self.branches: Branches = Branches(self._of, self._first, self._last)
 
     def add(self, node: Node) -> None:
+        """Name the branch of a node; its parent and its older siblings must have been added."""
         name = "" if node.parent_id is None else self._of[node.parent_id]
         if node.kind == "branch" or node.parent_id in self._continued:
             self._opened[name] += 1

@@ -1,6 +1,8 @@
 """Writes a whole thread to a file as JSON, and reads it, or an export, again.
 
-New ids replace all ids, so one file can be loaded twice. Users see all text that a model is sent.
+New ids replace all ids, so one file can be loaded twice. A file may come from anywhere: an invalid
+file is refused as a whole, nothing in it is executed, and users see all text that a model is sent.
+Questions and answers lose the state of their call, so that no file continues a call.
 """
 
 from __future__ import annotations
@@ -143,6 +145,7 @@ def _data(node: Node | _SavedNode) -> dict[str, JsonValue]:
 
 
 def _closing(nodes: Mapping[str, Node], known: Iterable[tuple[str, str]]) -> list[Result]:
+    # Without a result, a loaded tool use would run its tool again.
     text = (TextBlock(text=NOT_CONTINUED),)
     held = {(_caller(nodes, node_id), use_id) for node_id, use_id in known}
     return [

@@ -244,7 +244,8 @@ def surroundings_after(above: Path, thread: Thread, node: Node) -> Surroundings:
 class TreeStore(Protocol):
     """A store of threads, and of their files.
 
-    A method that raises ``StoreError`` has changed nothing. Texts are returned exactly as they were
+    A method that raises ``StoreError`` has changed nothing. If two processes add nodes to one
+    thread at the same time, no node is lost. Texts are returned exactly as they were
     written. A write survives a crash once its method has returned. An unknown thread or node is an
     error only where a method says so.
     """

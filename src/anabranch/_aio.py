@@ -279,7 +279,10 @@ async def wait_shielded(future: asyncio.Future[Any]) -> asyncio.CancelledError |
 
 
 async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` to completion, even if the caller is cancelled, and return its result."""
+    """Run ``work`` to completion, even if the caller is cancelled, and return its result.
+
+    The cancellation is raised when ``work`` has ended, with the error of ``work`` as its cause.
+    """
     task = asyncio.ensure_future(work)
     interrupted = await wait_shielded(task)
     if interrupted is not None:
@@ -292,7 +295,10 @@ STOPPING: Final = "anabranch.stopping"
 
 
 def server_stops(scope: Mapping[str, Any]) -> asyncio.Event | None:
-    """Return the event that the server of a request sets when it stops; ``None`` if it sets none."""
+    """Return the event that the server of a request sets when it stops; ``None`` if it sets none.
+
+    An endless response ends at this event. A stopping server has to cancel any other such response.
+    """
     state: Mapping[str, object] = scope.get("state") or {}
     found = state.get(STOPPING)
     return found if isinstance(found, asyncio.Event) else None

@@ -284,7 +284,10 @@ class Shares:
 
 
 def by_address(address: str) -> str:
-    """Return the caller for an address: the address itself or, for IPv6, its /64 network."""
+    """Return the caller for an address: the address itself or, for IPv6, its /64 network.
+
+    A dual-stack socket reports all IPv4 addresses within one IPv6 network: each is its own caller.
+    """
     try:
         read = ip_address(address)
     except ValueError:  # a socket without addresses

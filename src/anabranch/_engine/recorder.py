@@ -12,7 +12,10 @@ from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.journal import Compensation, Entry
 
 Observe: TypeAlias = Callable[[str, str], AbstractContextManager[object]]
-"""Returns a context manager around each step, undo, ask and branch (kind, id) that is not replayed."""
+"""Returns a context manager around each step, undo, ask and branch (kind, id) that is not replayed.
+
+It sees the error that ends the operation. A cancelled operation may run again in a later round.
+"""
 
 _UNOBSERVED: AbstractContextManager[None] = nullcontext()
 

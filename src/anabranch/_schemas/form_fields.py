@@ -1,4 +1,7 @@
-"""The fields of an MCP form: their labels, the values that they accept, and the reading of typed text."""
+"""The fields of an MCP form: their labels, the values that they accept, and the reading of typed text.
+
+The checks here tell the user about a mistake immediately. The server checks every answer again.
+"""
 
 from __future__ import annotations
 

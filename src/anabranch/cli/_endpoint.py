@@ -19,6 +19,7 @@ from anabranch.cli._options import TOKEN, AccessLog, LogForm, at_least, read_tok
 LEAST = 8
 """The minimum share of a caller: a client has a few requests in progress."""
 SESSION_TTL = 1800.0
+"""Seconds without a request after which a session ends."""
 _WRONG_HOST = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -167,6 +168,7 @@ class Endpoint:
             )
 
     def listen(self) -> socket.socket:
+        """Return a listening socket; called before other parts start, an unusable address fails first."""
         try:
             return listen(self.host, self.port)
         except (socket.gaierror, ValueError) as error:  # ValueError: a name that cannot be encoded

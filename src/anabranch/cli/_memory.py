@@ -41,7 +41,10 @@ def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBan
 
 @asynccontextmanager
 async def learning(bank: ReasoningBank | None, sampler: Sampler | None) -> AsyncGenerator[None]:
-    """In the block, learn from the branches in the queue of ``bank``; then close its store."""
+    """In the block, learn from the branches in the queue of ``bank``; then close its store.
+
+    Without a model, the branches stay in the queue.
+    """
     learner = None if bank is None or sampler is None else Distiller(bank, sampler).run()
     try:
         async with _beside(learner):

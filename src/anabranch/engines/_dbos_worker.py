@@ -18,7 +18,10 @@ from anabranch._durable import Wake
 from anabranch.errors import StoreError
 
 POLL, POLL_VERSION = 0.1, 1.0
-"""Seconds between two reads of a queue, and of a version's queue: DBOS does not announce wakes."""
+"""Seconds between two reads of a queue, and of a version's queue: DBOS does not announce wakes.
+
+The wakes of a version's queue have already waited for such a worker.
+"""
 
 LONGEST, SHOWN = 500, 400
 """Maximum characters of a whole name, and the characters that remain of a longer name."""

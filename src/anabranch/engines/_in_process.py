@@ -1,4 +1,7 @@
-"""The engine in this process: tasks of its event loop, without any installation."""
+"""The engine in this process: tasks of its event loop, without any installation.
+
+The engine ends with its process: after a restart, its callers look into the store for open work.
+"""
 
 from __future__ import annotations
 

@@ -144,7 +144,10 @@ H = TypeVar("H", "Branch", "Session")
 
 
 def account_of(holder: Branch | Session) -> Account:
-    """Return an account of a holder's tokens; a parent's account reserves its children's budgets."""
+    """Return an account of a holder's tokens; a parent's account reserves its children's budgets.
+
+    So a child spends without touching the records around it.
+    """
     return Account(
         holder.id,
         max_tokens=holder.budget_total,

@@ -1,6 +1,8 @@
 """Creates, charges and closes branches, on the records that one transaction of a store reads.
 
-The first of a budget, a timeout and a return, in the store's order, closes a branch.
+The first of a budget, a timeout and a return, in the store's order, closes a branch. A branch whose
+time is over is closed before any other operation on it. An operation that raises has written
+nothing but such a closing.
 """
 
 from __future__ import annotations

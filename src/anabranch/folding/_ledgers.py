@@ -1,4 +1,7 @@
-"""Runs each operation on branches in one transaction, and closes overdue branches of any owner."""
+"""Runs each operation on branches in one transaction, and closes overdue branches of any owner.
+
+Only this module reads or writes the store, so that no operation reaches another owner's records.
+"""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class Injection:
 
 
 def _within(items: Sequence[InjectedItem], allowance: int, limit: int) -> Sequence[InjectedItem]:
-    fitting: list[InjectedItem] = []
+    fitting: list[InjectedItem] = []  # a memory may return too many
     for item in items:
         if item.tokens <= allowance and len(fitting) < limit:
             allowance -= item.tokens

@@ -60,6 +60,8 @@ class ReturnedBranch:
 class BranchService:
     """Creates branches, charges tokens to branches, and closes branches.
 
+    Any number of processes may have a service over one store.
+
     Args:
         store: stores the branches; ``open_branch_store("memory:")`` forgets them with the process.
         settings: the defaults and limits.

@@ -245,6 +245,7 @@ def extraction(branch: FinishedBranch, outcome: Outcome, known: Sequence[Memory]
 
 
 def _request(system_prompt: str, branch: FinishedBranch, **more: object) -> SampleRequest:
+    # One JSON object: no text in the branch can end the data and begin an instruction.
     record = {**branch.model_dump(exclude={"branch_id", "injected"}), **more}
     message = user(json.dumps(record, ensure_ascii=False))
     return SampleRequest(messages=(message,), system_prompt=system_prompt, max_tokens=_TOKENS)

@@ -23,6 +23,7 @@ from ag_ui.core import (
     ToolCallResultEvent,
     ToolCallStartEvent,
 )
+from pydantic import JsonValue
 from pydantic_core import to_json
 
 from anabranch._text import encodable
@@ -40,10 +41,10 @@ from anabranch.agents import (
     question_id,
 )
 from anabranch.chat._web.log_writer import TextPiece
-from anabranch.chat._web.shown_node import shown_data
 from anabranch.messages import ToolUseBlock, text_of
 from anabranch.tree import (
     ASIDE,
+    SHOWN,
     WAITS,
     Node,
     Result,
@@ -51,6 +52,7 @@ from anabranch.tree import (
     file_lines,
     is_no_result,
     node_to_json,
+    state_of_reply,
 )
 
 NODE = "anabranch.node"
@@ -58,6 +60,21 @@ NOTICE = "anabranch.notice"
 BRANCH = "anabranch.branch"
 SLEEP = "anabranch.sleep"
 
+FIELDS = (
+    "model",
+    "stop_reason",
+    "cost",
+    "tool_use_id",
+    SHOWN,  # the user's text of a node whose own text is for a model
+    "by",  # whether the user called the tool
+    "error",  # the reason why a branch failed, or hit a limit
+    "step_id",  # of a question, which may be in a branch inside of its tool
+    "question",  # the answered question
+    "action",
+    "left",
+    "time_over",
+)
+"""The fields of a node's data that pages read; never the journal of a call."""
 
 Mapped: TypeAlias = BaseEvent | TextPiece
 
@@ -220,7 +237,8 @@ class EventMapping:
             yield TextPiece(message, node.text, branch)
         if message is not None:
             yield TextMessageEndEvent(message_id=message, subagent_run_id=branch)
-        yield CustomEvent(name=NODE, value=shown_node(node), subagent_run_id=branch)
+        shown = {**node_to_json(node, node.content, None), **shown_data(node)}
+        yield CustomEvent(name=NODE, value=shown, subagent_run_id=branch)
         for use in node.tool_uses:
             yield ToolCallStartEvent(
                 tool_call_id=use.id,
@@ -228,8 +246,8 @@ class EventMapping:
                 parent_message_id=node.id,
                 subagent_run_id=branch,
             )
-            shown = to_json(encodable(use.input)).decode()
-            yield ToolCallArgsEvent(tool_call_id=use.id, delta=shown, subagent_run_id=branch)
+            given = to_json(encodable(use.input)).decode()
+            yield ToolCallArgsEvent(tool_call_id=use.id, delta=given, subagent_run_id=branch)
             yield ToolCallEndEvent(tool_call_id=use.id, subagent_run_id=branch)
 
 
@@ -273,5 +291,10 @@ def _succeeded(branch: str) -> BaseEvent:
     return SubagentFinishedEvent(subagent_run_id=branch, outcome=outcome)
 
 
-def shown_node(node: Node) -> dict[str, object]:
-    return {**node_to_json(node, node.content, None), **shown_data(node)}
+def shown_data(node: Node) -> dict[str, JsonValue]:
+    own = {name: node.data[name] for name in FIELDS if name in node.data}
+    if node.kind == "question" and "kind" in node.data:
+        own["asks"] = node.data["kind"]
+    if state := state_of_reply(node):
+        own["state"] = state
+    return own

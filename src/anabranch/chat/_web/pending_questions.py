@@ -19,7 +19,6 @@ from anabranch.agents import AgentDependencies, PathEnd, branch_around, is_in_fr
 from anabranch.chat._plugins.plugin import PluginServer
 from anabranch.chat._plugins.plugin_answerer import StoredQuestion, read_question
 from anabranch.chat._plugins.plugin_request import ElicitId, Exposure
-from anabranch.chat._web.shown_node import named_branch
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 from anabranch.tool import Tool
@@ -162,7 +161,7 @@ class Questions:
             context=asked.context if asked else None,
             expires_at=None if until > LATEST else until,
             continues_at=continues_at,
-            branch=None if start is None else named_branch(start),
+            branch=None if start is None else {"id": start.id, "description": start.shown},
             tool_call_id=stored.tool_use_id if stored.kind == "call" else None,
         )
 

@@ -5,17 +5,23 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
 
+from pydantic import JsonValue
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from anabranch._text import IMAGES, media_type
+from anabranch.agents import branches_in
 from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.event_mapping import shown_data
 from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.page_files import IMMUTABLE, JAVASCRIPT
 from anabranch.chat._web.requests import (
@@ -27,11 +33,20 @@ from anabranch.chat._web.requests import (
     read_body,
 )
 from anabranch.chat._web.run_input import RunTakenError
-from anabranch.chat._web.shown_node import interrupted, shown_in_tree
 from anabranch.chat._web.thread_lease import BusyError
 from anabranch.chat._web.thread_log import position, shown_id
 from anabranch.errors import AnabranchError, StoreError
-from anabranch.tree import HEAD, Ref, Thread, is_branch_name, tree_to_json
+from anabranch.tree import (
+    HEAD,
+    LEFT_OUT,
+    Navigator,
+    Ref,
+    Thread,
+    Tree,
+    is_branch_name,
+    refused_blocks,
+    tree_to_json,
+)
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
@@ -90,8 +105,8 @@ class Routes:
         running = await conversation.is_running()
         tree = await self._agent.store.tree(conversation.thread_id)
         exported = tree_to_json(tree)
-        shown = zip(exported["nodes"], shown_in_tree(tree), strict=True)
-        nodes = [{**node, **data, "interrupted": interrupted(node)} for node, data in shown]
+        shown = zip(exported["nodes"], _shown_in(tree), strict=True)
+        nodes = [{**node, **data, "interrupted": _interrupted(node)} for node, data in shown]
         ends = {node_id: {"error": end.error} for node_id, end in tree.ends.items()}
         named = {**exported, "thread": conversation.log.shown_id, "nodes": nodes}
         more = {"ends": ends, "position": str(last), "running": running}
@@ -208,6 +223,28 @@ async def on_error(request: Request, error: Exception) -> Response:
 ERRORS = dict.fromkeys(
     (HTTPException, AnabranchError, AnswerRefusedError, BusyError, RunTakenError), on_error
 )
+
+
+def _shown_in(tree: Tree) -> Iterator[Mapping[str, JsonValue]]:
+    branches = branches_in(tree)
+    walk = Navigator(tree)
+    for node in tree.nodes:
+        own: dict[str, JsonValue] = {}
+        if node.id in branches:
+            own["branch"] = asdict(branches[node.id])
+        if LEFT_OUT in node.data:
+            refused = refused_blocks(walk.path(node.id), tree.results)
+            own["refused"] = [asdict(each) for each in refused]
+        yield {**shown_data(node), **own}
+
+
+def _interrupted(exported: Mapping[str, Any]) -> list[str]:
+    results = (each for each in exported["content"] if each["type"] == "tool_result")
+    return [
+        each["tool_use_id"]
+        for each in results
+        if any(one.get("mark") == "no_result" for one in each["content"])
+    ]
 
 
 def _shown(thread: Thread) -> dict[str, object]:

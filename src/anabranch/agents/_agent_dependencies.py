@@ -112,8 +112,8 @@ class AgentDependencies:
         refs: Sequence[Ref] = (),
         events: Sequence[ToolEnded] = (),
     ) -> None:
-        """Store nodes, results and refs, before a cancellation takes effect; report nodes and ``events``."""
-        added = Addition(nodes, results, refs, (*map(NodeAdded, nodes), *events))
+        """Store nodes, results and refs, before a cancellation takes effect; report ``events`` and nodes."""
+        added = Addition(nodes, results, refs, (*events, *map(NodeAdded, nodes)))
         await run_shielded(self.writer(self.store, added))
         for event in added.events:
             await self.listener(event)

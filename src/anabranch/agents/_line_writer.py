@@ -195,15 +195,22 @@ class LineWriter:
         await self._timeline.dependencies.write(results=results, events=events)
         self.line = self.line.extended([], results)
 
-    async def finish(self, results: Sequence[Result], used: SideUsage) -> Node | None:
-        """Add the node of the results; return ``None`` if another process has added that node."""
+    async def finish(
+        self, results: Sequence[Result], used: SideUsage, last: Sequence[ToolEnded] = ()
+    ) -> Node | None:
+        """Add the node of the results, with the ``last`` that no write has stored.
+
+        Return ``None`` if another process has added that node.
+        """
         usage, data = used.take()
 
         def ending(line: BatchLine) -> list[Node]:
             node = self._node(line.last, "results")
             return [] if self.after is not None else [replace(node, usage=usage, data=data)]
 
-        if not (added := await self._add(ending, results)):
+        if not (added := await self._add(ending, results, last)):
+            if last:
+                await self.record([each.result for each in last], *last)
             return None
         self._end = longer_path(self.line.path, added, results)
         return added[-1]
@@ -217,6 +224,7 @@ class LineWriter:
         self,
         nodes_for: Callable[[BatchLine], list[Node]],
         results: Sequence[Result] = (),
+        events: Sequence[ToolEnded] = (),
         ready: Callable[[BatchLine], Awaitable[None]] | None = None,
     ) -> list[Node]:
         """Add nodes at the end of the line, and again if another process adds nodes there first."""
@@ -225,7 +233,7 @@ class LineWriter:
                 if ready is not None:
                     await ready(self.line)
                 try:
-                    await self._timeline.add_all(nodes, results)
+                    await self._timeline.add_all(nodes, results, events)
                 except RefusedError:
                     last = self.line.last.id
                     await self.refresh()

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from anabranch._aio import run_shielded
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._branch_progress import said_in
-from anabranch.agents._events import BranchResumed, TextReceived
+from anabranch.agents._events import BranchResumed, TextReceived, ToolEnded
 from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._ports import Model
 from anabranch.agents._turn_limits import Charge, UsageTotal
@@ -197,8 +197,13 @@ class Timeline:
         [self.last_added] = await self.dependencies.add([node], (), self._refs(node))
         return self.last_added
 
-    async def add_all(self, nodes: Sequence[Node], results: Sequence[Result] = ()) -> None:
-        await self.dependencies.write(nodes, results, self._refs(nodes[-1]))
+    async def add_all(
+        self,
+        nodes: Sequence[Node],
+        results: Sequence[Result] = (),
+        events: Sequence[ToolEnded] = (),
+    ) -> None:
+        await self.dependencies.write(nodes, results, self._refs(nodes[-1]), events)
         self.last_added = nodes[-1]
 
     def _refs(self, last: Node) -> Sequence[Ref]:

@@ -57,6 +57,7 @@ class ToolBatch:
         used = (tools[use.name] for use in self._uses if use.name in tools)
         self._placeholder = next((tool.placeholder for tool in used if tool.placeholder), None)
         self._results: dict[str, Result] = {}
+        self._last: list[ToolEnded] = []  # without the node of the results that stores them
         self._suspended: set[str] = set()
         self._elsewhere: AnabranchError | None = None
         self._side_usage = SideUsage()
@@ -77,7 +78,7 @@ class ToolBatch:
                 raise self._elsewhere
             if not self._unfinished:
                 self._placeholder = None
-                ended = await self._writer.finish(self._shown(), self._side_usage)
+                ended = await self._writer.finish(self._shown(), self._side_usage, self._last)
                 return ended or self._line.last
             if not self._writer.is_current:  # other processes may have stored answers meanwhile
                 await self._writer.refresh()
@@ -126,7 +127,7 @@ class ToolBatch:
                     await self._notice(use, other)
                 return
             if isinstance(outcome, Outcome):
-                await self._record(use, outcome)
+                await self._end(use, outcome)
             elif isinstance(outcome, Asked):
                 await self._writer.ask(use.id, outcome, round_, self._side_usage)
             else:
@@ -218,7 +219,18 @@ class ToolBatch:
 
     # -- results -----------------------------------------------------------------------------
 
+    async def _end(self, use: ToolUseBlock, outcome: Outcome) -> None:
+        ended = await self._ended(use, outcome)
+        if self._unfinished or self._placeholder is not None:
+            await self._writer.record([ended.result], ended)
+        else:  # one write stores the last result and the node of all results
+            self._last.append(ended)
+
     async def _record(self, use: ToolUseBlock, outcome: Outcome) -> None:
+        ended = await self._ended(use, outcome)
+        await self._writer.record([ended.result], ended)
+
+    async def _ended(self, use: ToolUseBlock, outcome: Outcome) -> ToolEnded:
         working = self._timeline.branch_of_folding
         if working is not None and not outcome.is_interrupted:
             warning = await working.warning()
@@ -226,8 +238,7 @@ class ToolBatch:
         outcome = replace(outcome, blocks=await self._timeline.stored(outcome.blocks))
         result = self._results[use.id] = self._result(use.id, outcome)
         round_ = self._line.rounds.get(use.id)
-        in_front_end = round_ is not None and round_.is_returned
-        await self._writer.record([result], ToolEnded(use, result, in_front_end))
+        return ToolEnded(use, result, in_front_end=round_ is not None and round_.is_returned)
 
     def _result(self, use_id: str, outcome: Outcome) -> Result:
         holder, content = self._line.holder(use_id), outcome.blocks or _text(outcome.text)

@@ -14,7 +14,12 @@ from anabranch.errors import BranchDepthError, BranchTimeoutError, BranchTokenEr
 
 
 class Budgets:
-    """The token budgets of one run of ``journal``, and the reservations of its open requests."""
+    """The token budgets of one run of ``journal``, and the reservations of its open requests.
+
+    The admission of a request depends on the tokens that others have spent and reserved by then. In a
+    replay, these may be settled: so a refusal is recorded, and the journal keeps a reservation until
+    it is settled.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -44,7 +44,10 @@ _PLAIN = frozenset({int, bool, type(None)})
 
 
 def fingerprint(*parts: JsonValue) -> str:
-    """Return ``LENGTH`` characters that identify ``parts``: 36 bits of BLAKE2s."""
+    """Return ``LENGTH`` characters that identify ``parts``: 36 bits of BLAKE2s.
+
+    They guard against accidents, and not against attacks: a journal leaves the server sealed.
+    """
     # Most parts are texts and numbers, which are spelled more quickly than JSON is.
     spelled = ""
     for part in parts:

@@ -220,7 +220,7 @@ class Scheduler:
         raise asyncio.CancelledError
 
     async def raise_fault(self, step_id: str, fault: Exception) -> NoReturn:
-        """Yield to the loop, then raise ``fault``."""
+        """Yield to the loop, then raise ``fault``: a body may catch it, and try again for ever."""
         if self.closing:
             await self.refuse(step_id)
         await asyncio.sleep(0)

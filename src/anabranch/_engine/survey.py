@@ -25,10 +25,15 @@ class StrandState(Enum):
     """The state of a strand, by its wait; of several states, the largest value decides."""
 
     READY = auto()
+    """The strand is about to run."""
     BLOCKED = auto()
+    """Only an open ask, or strands that are blocked, can wake the strand."""
     SYNCHRONISING = auto()
+    """The strand waits at a lock, event, queue or stream, which any strand may release."""
     WAITING = auto()
+    """The strand waits for a bare future, which another strand or something outside may complete."""
     BUSY = auto()
+    """Something outside the call wakes the strand: a socket, a timer or a thread."""
 
 
 class Survey:

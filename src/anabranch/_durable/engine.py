@@ -94,7 +94,8 @@ class Engine(Protocol):
     async def wake(self, wake: Wake) -> None:
         """Ask that some worker advances the call at least once; return before a worker does.
 
-        The death of a worker may lose the wakes that it has taken, since the store has the work.
+        The death of a worker may lose the wakes that it has taken, since the store has the work. Two
+        workers may advance one call at the same time: the lease in the store prevents harm.
         If a worker is advancing the call for another wake, the call is advanced again afterwards.
         """
         ...

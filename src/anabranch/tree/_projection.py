@@ -30,7 +30,10 @@ _DIGEST = 8
 
 
 def wire_name(name: str) -> str:
-    """Return ``name`` if providers accept it, else a name that ends in a digest to stay different."""
+    """Return ``name`` if providers accept it, else a name that ends in a digest to stay different.
+
+    The result depends on the name alone, so the list of tools and an old conversation agree.
+    """
     if _ACCEPTED.fullmatch(name):
         return name
     # A name comes from JSON, where a lone surrogate is legal; UTF-8 cannot encode one.

@@ -65,6 +65,7 @@ SPEC: ToolSpec = ToolSpec(
 
 
 def _prompts(value: object) -> object:
+    # Models send lists as strings, in JSON or Python. Prose with commas is one prompt.
     if not isinstance(value, str):
         return value
     text = value.strip()

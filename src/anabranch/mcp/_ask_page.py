@@ -224,7 +224,8 @@ class _Refused(Exception):  # noqa: N818 - a page, not an error
 class AskLinks:
     """Makes the links of one server, and serves their pages.
 
-    ``policy`` has the store, where an entered answer waits for the call's next request.
+    A link is a capability: anyone who has it may answer one question of one call, once, until the
+    call expires. ``policy`` has the store, where an entered answer waits for the call's next request.
     """
 
     url: str

@@ -78,6 +78,7 @@ def _given_key(context: ServerRequestContext[Any, Any]) -> str:
     meta = cast("Mapping[str, object]", context.meta or {})
     given: list[object] = []
     if (header := headers.get(HEADER)) is not None:
+        # The draft of the header has the value in quotes, which many clients and services omit.
         is_quoted = len(header) > 1 and header[0] == header[-1] == '"'
         given.append(header[1:-1] if is_quoted else header)
     if KEY_META in meta:

@@ -181,7 +181,7 @@ def to_result(value: object, convert: Convert) -> dict[str, Any]:
     """Return a tool's ``value`` as the JSON of a result of ``tools/call``."""
     with checked_results():
         result = to_wire(convert(encodable(value)))
-    if isinstance(value, str):
+    if isinstance(value, str):  # as in the sagas' proposal: not the same text twice
         result.pop("structuredContent", None)
     return result
 

@@ -210,7 +210,7 @@ class ChatAnswerer(Absent):
         if self._place_of is not None and (place := await self._place_of(step_id)):
             question = question.model_copy(update={"message": f"[{place}] {question.message}"})
         if isinstance(self._lines, ScriptedLines):
-            async with self._lock:
+            async with self._lock:  # a script's line answers the question before it
                 return await self._from_script(self._lines, question)
         try:
             return await self._respondent.elicit(question)

@@ -28,7 +28,10 @@ MARK, END = "@", "/"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A principal: empty where callers are not distinguished, ``None`` for the host, which owns all."""
+    """A principal: empty where callers are not distinguished, ``None`` for the host, which owns all.
+
+    Another principal's session is as unknown as one that never was, so no one learns the names of others.
+    """
 
     principal: str | None
 

@@ -39,6 +39,7 @@ _duration = _meter.create_histogram(
 
 
 def record(event: BranchEvent) -> None:
+    # No attribute of a metric names a branch or a session: their number grows without bound.
     branch = event.branch
     _events.add(1, {"event": event.kind, "depth": branch.depth})
     if event.kind == "created":

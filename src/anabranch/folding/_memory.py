@@ -76,7 +76,10 @@ LEARNING = 30.0
 """Maximum seconds for queueing a branch, including the search of its transcript for secrets."""
 
 HANGING = 20
-"""Maximum abandoned tasks of a memory at a time."""
+"""Maximum abandoned tasks of a memory at a time; with more, the memory is not asked.
+
+A memory may be any object, so a request to it is a task, which is left behind when it is too slow.
+"""
 
 
 class Injection:

@@ -54,6 +54,8 @@ _NAMES = (
 )
 
 
+# All patterns take linear time, since a model may have written the text: a repetition is bounded, or
+# has no alternatives that match the same character.
 def _secret(characters: str, least: int, before: str = "") -> str:
     return rf"(?P<secret>(?!\[REDACTED\](?!{characters})){before}{characters}{{{least},}})"
 
@@ -303,6 +305,7 @@ def _plugins() -> tuple[BasePlugin, ...]:
 
 
 def _spans(plugin: BasePlugin, text: str) -> Iterator[tuple[int, int]]:
+    # The whole match of each pattern: the plugin may report only a part of the secret.
     patterns = getattr(plugin, "denylist", None)
     if patterns is None:
         yield from _reported(plugin, text)

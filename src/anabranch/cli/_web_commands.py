@@ -121,7 +121,7 @@ def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
         raise UsageError("The token is empty. Leave it out, or set one that is hard to guess.")
     if token is not None or is_loopback(endpoint.host):
         return None
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty():  # no user sees the new token, and others may read a stored log
         raise UsageError(
             f"Other machines can reach the server at {endpoint.host}. Set a token ({WEB_TOKEN}, or --token)."
         )
@@ -132,6 +132,7 @@ def _report_start(address: str, token: str | None, made: str | None) -> None:
     from anabranch._terminal import Console
 
     console = Console()
+    # A token that the user has set is a secret, and is not shown.
     console.say(f"The chat is at {address}" + (f"?token={made}" if made else ""))
     if token:
         console.say("A browser needs its token once: add ?token= and the token to the address.")

@@ -30,7 +30,7 @@ MARK, END = "@", "/"
 class Owner:
     """A principal: empty where callers are not distinguished, ``None`` for the host, which owns all.
 
-    Another principal's session is as unknown as one that never was, so no one learns the names of others.
+    Another principal's session looks like one that does not exist, so that its name stays unknown.
     """
 
     principal: str | None

@@ -204,7 +204,7 @@ class ChatClient:
 
     def _new_http(self) -> httpx2.AsyncClient:
         # During a run, a server sends an event within 15 seconds.
-        # During a run, a server sends something at least every 15 seconds.
+        # During a run, a server is silent for 30 seconds at most (``event_stream.KEEP_ALIVE``).
         timeout = httpx2.Timeout(30, read=60)
         return httpx2.AsyncClient(
             base_url=self._base, headers=self._headers, timeout=timeout, transport=self._transport

@@ -17,7 +17,10 @@ from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 
 KEEP_ALIVE = 15.0
-"""Seconds without an event until a comment is sent, so that no proxy ends the connection."""
+"""Seconds from one look for silence to the next: a comment follows a silence of 15 to 30 seconds.
+
+So no proxy ends the connection.
+"""
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 

@@ -1,8 +1,8 @@
 """Examples of waits, each with the strand state that the engine must read; the canary runs all.
 
 Each wait lasts until it is cancelled. The code here stands for an author's, so ``waits.py`` does
-not count it as part of the engine. Together, the waits use every function and every name of
-``waits.py`` that this Python and this anyio need: a name without a wait could fail unseen.
+not count it as part of the engine. Together, the waits use every name of ``waits.py`` that this
+Python and this anyio need. A name without a wait could fail unseen.
 """
 
 from __future__ import annotations

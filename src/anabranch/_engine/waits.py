@@ -1,7 +1,7 @@
 """Reads the waits of suspended tasks from the private state of asyncio and from their frames.
 
-``asyncio.capture_call_graph`` (Python 3.14) only tells which tasks await a known future: there, a wait
-for an ask and for something unknown looks like a wait for the ask alone. Its call stacks also end at
+``asyncio.capture_call_graph`` (Python 3.14) only tells which tasks await a known future. A wait for an
+ask and for something unknown looks there like a wait for the ask alone. Its call stacks also end at
 the first async generator (python/cpython#156980). So every Python is read in the same way. Where the
 state is missing, each function returns an empty result, and the canary refuses the runtime.
 """

@@ -107,7 +107,7 @@ class ToolServer:
             if not is_heartbeat(progress, total, message):
                 call.notify(message or "", progress, total)
 
-        # By the session: the client itself drives all rounds, and cannot stop between two.
+        # The client's own ``call_tool`` drives all rounds, and cannot stop between two.
         return await client.session.call_tool(
             encodable(name),
             encodable(dict(arguments)),

@@ -62,6 +62,7 @@ class TakenFiles:
 
 
 ANY: Final = TakenFiles()
+"""The files of a model that takes all files, and whose provider fetches no URL."""
 
 
 def taken_files(model: Model[Any]) -> TakenFiles:

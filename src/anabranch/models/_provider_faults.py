@@ -42,6 +42,7 @@ _LOST = _Kind(
 _UNREADABLE = _Kind("gave no reply that can be used", "Ask again.", passing=True)
 _REFUSED = _Kind("refused the request", "Asking the same again will not help.")
 TOO_LARGE = 413
+"""The HTTP status for a request with too many bytes, for example with large images."""
 _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
     (ai.ModelRequestTimeout, _SLOW),
     (ai.ModelTimeoutError, _SLOW),

@@ -232,7 +232,7 @@ class Access:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and _equal(bearer, token):
             return True
-        # Each of them: another server of this host may have set a cookie of the same name.
+        # All cookies count: another server of this host may have set one of the same name.
         pairs = [each.strip() for line in headers.getlist("cookie") for each in line.split(";")]
         return any(_equal(each, f"{COOKIE}={quote(token, safe='')}") for each in pairs)
 

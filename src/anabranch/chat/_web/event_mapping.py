@@ -147,7 +147,7 @@ class EventMapping:
         return CustomEvent(name=name, value=shown, subagent_run_id=branch)
 
     def end(self, *, suspended: bool = False, last: Node | None = None) -> Iterator[BaseEvent]:
-        """Yield the events that end all open messages and branches, except for ``last``."""
+        """Yield the events that end all open messages and branches; ``last`` ends its own message."""
         for after, message in self._messages.items():
             if last is None or after != last.parent_id:
                 branch = self._branches.get(after)

@@ -1,4 +1,4 @@
-"""Messages of a conversation, requests to a model or a user, and their replies.
+"""Data classes of messages, of requests to a model or a user, and of their replies.
 
 ``model_dump()`` returns this library's JSON (``tool_use_id``), ``model_dump(by_alias=True)`` the
 JSON of the Model Context Protocol (``toolUseId``); both are accepted as input. All classes here are
@@ -100,7 +100,7 @@ class Reasoning(Shape):
 
     Attributes:
         provider: the only provider that receives the reasoning.
-        data: the signed thinking, for the provider's adapter. Opaque.
+        data: the signed reasoning in the provider's format.
     """
 
     provider: str
@@ -112,13 +112,13 @@ def _is_none(value: object) -> bool:
 
 
 class TextBlock(Shape):
-    """A text.
+    """A text in a message.
 
     Attributes:
         type: the kind of block.
         text: the text.
-        mark: the meaning of a text that an agent adds to a tool's result: no result
-            (``no_result``), or a budget's usage (``budget``). No tool can set it.
+        mark: marks a text that an agent, and no tool, added to a tool's result: the tool gave no
+            result (``no_result``), or a budget's usage (``budget``).
         reasoning: the model's thinking before the text, in a reply that calls tools.
     """
 
@@ -129,7 +129,7 @@ class TextBlock(Shape):
 
 
 class ImageBlock(Shape):
-    """An image; ``data`` is base64."""
+    """An image; ``data`` is Base64."""
 
     type: Literal["image"] = "image"
     data: str
@@ -137,7 +137,7 @@ class ImageBlock(Shape):
 
 
 class AudioBlock(Shape):
-    """A sound; ``data`` is base64."""
+    """An audio recording; ``data`` is Base64."""
 
     type: Literal["audio"] = "audio"
     data: str
@@ -145,7 +145,7 @@ class AudioBlock(Shape):
 
 
 class DocumentBlock(Shape):
-    """A document, such as a PDF; ``data`` is base64."""
+    """A document, such as a PDF; ``data`` is Base64."""
 
     type: Literal["document"] = "document"
     data: str
@@ -154,11 +154,12 @@ class DocumentBlock(Shape):
 
 
 class FileBlock(Shape):
-    """A reference to a file: to its bytes in the store of the conversation, or to a URL.
+    """A reference to a file, which is stored with the conversation or has a URL.
 
     Attributes:
         type: the kind of block.
-        mime_type: the type of the file; ``image/*`` and the like for a URL without a known type.
+        mime_type: the MIME type of the file; ``image/*`` or similar if the type behind a URL is
+            unknown.
         digest: SHA-256 of the stored bytes, in hexadecimal; ``None`` for a URL.
         url: the URL of a file that is not stored.
         size: the number of stored bytes.
@@ -174,7 +175,7 @@ class FileBlock(Shape):
 
     @property
     def kind(self) -> Literal["image", "audio", "document"]:
-        """The kind of block for the bytes of this file."""
+        """The kind of file, which decides the kind of block for the model."""
         kind = self.mime_type.partition("/")[0]
         return "image" if kind == "image" else "audio" if kind == "audio" else "document"
 
@@ -225,7 +226,7 @@ Block: TypeAlias = Annotated[
     | ToolResultBlock,
     Field(discriminator="type"),
 ]
-"""One part of a message's content."""
+"""A part of a message's content, such as a text, an image or a tool call."""
 
 
 def _as_blocks(value: object) -> object:
@@ -263,12 +264,12 @@ _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
 
 
 def user(content: str | Iterable[Block]) -> Message:
-    """Return a message in the role of the user."""
+    """Return a message with the role ``user``."""
     return Message.model_validate({"role": "user", "content": content})
 
 
 def assistant(content: str | Iterable[Block]) -> Message:
-    """Return a message in the role of the assistant, the model."""
+    """Return a message with the role ``assistant``, the model."""
     return Message.model_validate({"role": "assistant", "content": content})
 
 
@@ -282,12 +283,12 @@ def text_of(blocks: Iterable[Block]) -> str:
 
 
 class Exchange(tuple[Message, ...]):
-    """A question and its answer as messages, to be appended to a conversation."""
+    """A question and its answer as messages, for ``ctx.append``."""
 
     def with_arguments(self, arguments: dict[str, Any]) -> Exchange:
-        """Return the exchange with ``arguments`` as the input of its tool use.
+        """Return the exchange with ``arguments`` as the input of its tool call.
 
-        The input is otherwise empty: a question enters a conversation only on purpose.
+        By default, the input is empty, so that the conversation does not contain the question.
         """
 
         def filled(message: Message) -> Message:
@@ -310,7 +311,7 @@ class Usage(Shape):
     """The tokens of one model request, as its provider reported them.
 
     ``input_tokens`` include tokens read from the provider's prompt cache, and tokens written to it.
-    The JSON has these two counts only if they are not zero.
+    The JSON omits a count of cached tokens that is zero.
     """
 
     input_tokens: int = Field(default=0, ge=0)
@@ -325,7 +326,7 @@ class Usage(Shape):
 
 
 class ToolSpec(Shape):
-    """The description of a tool for a model."""
+    """The description of a tool for a model: name, description and parameters."""
 
     name: str
     description: str = ""
@@ -333,7 +334,7 @@ class ToolSpec(Shape):
 
 
 class ToolCall(Shape):
-    """A tool call in a model's reply; ``malformed`` as in a ``ToolUseBlock``."""
+    """A tool call in a model's reply, as ``SampleResult.tool_calls`` lists it."""
 
     id: str
     name: str
@@ -362,7 +363,7 @@ class SampleRequest(Shape):
 
 
 class SampleOptions(TypedDict, total=False):
-    """The options of a model request, in addition to its messages and tools."""
+    """Options of a sample, such as ``max_tokens`` and ``temperature``."""
 
     system_prompt: str | None
     max_tokens: int | None
@@ -374,7 +375,7 @@ class SampleOptions(TypedDict, total=False):
 
 
 class SampleReply(Shape):
-    """A model's reply (MCP ``CreateMessageResult``). ``usage`` is absent over MCP."""
+    """A model's reply (MCP ``CreateMessageResult``); MCP carries no ``usage``."""
 
     _unwired: ClassVar[IncEx | None] = _CONTENT_UNWIRED
 
@@ -404,8 +405,8 @@ class SampleReply(Shape):
 class ElicitRequest(Shape):
     """A form for a user to fill in (MCP ``elicitation/create``, mode ``form``).
 
-    ``context`` is data for the client that shows the form. ``key`` is the key of a declared
-    elicitation. The protocol defines neither.
+    ``context`` is JSON for a client that draws the form itself. ``key`` is the key of a declared
+    elicitation. Both are extensions of MCP.
     """
 
     message: str
@@ -423,7 +424,7 @@ class UrlRequest(Shape):
 
 
 class ElicitReply(Shape):
-    """A user's reply to a question. Accepting a URL is consent, not completion."""
+    """A user's reply to a form or URL; an accepted URL may not have been opened yet."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, JsonValue] | None = None

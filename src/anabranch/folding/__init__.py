@@ -1,8 +1,9 @@
 """Context folding: an agent does a subtask in a branch, and keeps only the branch's conclusion.
 
-A :class:`BranchService` stores branches, accounts for their tokens and time, and closes them. Agents of
-this library work in such branches (``anabranch.agents.Folding``); other hosts use :func:`folding_tools`.
-The store's port is :class:`BranchStore`; ``anabranch.stores`` implements it over SQLite and Postgres.
+A :class:`BranchService` stores branches, counts their tokens, and closes them at their limits.
+Agents of this library use it through ``anabranch.agents.Folding``; other agents call the tools of
+:func:`folding_tools`. :class:`BranchStore` is the interface of the store; ``anabranch.stores``
+implements it for SQLite and Postgres.
 
     _errors.py         refusals, by code
     _settings.py       defaults and limits

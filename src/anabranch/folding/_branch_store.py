@@ -24,31 +24,33 @@ OPEN: frozenset[Status] = frozenset(status for status, after in TRANSITIONS.item
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """A stored branch.
+    """The record of a branch: its subtask, budget, deadline, state and result.
 
     Attributes:
-        id: begins with ``br_``; hard to guess.
+        id: the branch's id, which begins with ``br_`` and is hard to guess.
         session_id: the session of the branch.
         parent_id: the enclosing branch; ``None`` directly below the session.
-        depth: 1 directly below the session, one more in each branch.
+        depth: the nesting depth: 1 directly below the session.
         description: a description of the subtask, for users and for the search of memories.
         prompt: the instructions of the subtask.
-        budget_total: the tokens that the branch may use; reserved in its parent while it is open.
-        budget_used: the used tokens, including those of its closed children.
-        budget_reserved: the budgets of its open children.
-        timeout_seconds: the time limit.
-        deadline: the end of the branch's time, or of its parent's, in seconds since the epoch.
-        status: the state.
-        result: the returned message; for a forced branch, its last partial result.
-        error: the reason why the branch was forced to return, or has failed.
-        injected_memories: the ids of the memories that the branch began with.
-        created_at: in seconds since the epoch.
+        budget_total: the tokens that the branch may use; its parent reserves them while the branch
+            is open.
+        budget_used: the tokens used so far, including those of closed child branches.
+        budget_reserved: the budgets of open child branches.
+        timeout_seconds: the time limit, in seconds.
+        deadline: the earlier of the branch's and its parent's deadline, in seconds since the epoch.
+        status: the state of the branch, such as ``created``.
+        result: the message that the branch returned, or the last partial result if the branch was
+            closed early.
+        error: the reason why the branch failed or was closed early.
+        injected_memories: the ids of the notes that the branch was given.
+        created_at: the time of creation, in seconds since the epoch.
         completed_at: the time of closing; ``None`` while the branch is open.
-        partial: the last reported partial result, which becomes the result if the branch is forced
-            to return.
+        partial: the last reported partial result, which becomes the result if the branch is closed
+            early.
         warned: whether the warning at 80 % of the budget was given.
-        extract_memory: whether to distil the branch into memories, however it ends.
-        owner: the owning principal; ``None`` if the host has created the branch.
+        extract_memory: whether to distil notes from the branch, also if it fails.
+        owner: the principal who created the branch; ``None`` if the application created it.
     """
 
     id: str
@@ -75,19 +77,19 @@ class Branch:
 
     @property
     def is_open(self) -> bool:
-        """Whether the branch has not ended."""
+        """Whether the branch is still open."""
         return self.status in OPEN
 
     @property
     def budget_remaining(self) -> int:
-        """The tokens that are neither used nor reserved."""
+        """The tokens that are neither used nor reserved by open child branches."""
         return account_of(self).left or 0
 
     def to(self, status: Status, **changes: Any) -> Branch:  # noqa: ANN401 - its fields
-        """Return the branch in the state ``status``, with the fields of ``changes``.
+        """Return a copy of the branch in the state ``status``, with further changed fields.
 
         Raises:
-            FoldingError: if ``status`` may not follow the branch's state.
+            FoldingError: if the branch cannot change from its state to ``status``.
         """
         if status not in TRANSITIONS[self.status]:
             raise FoldingError(

@@ -8,10 +8,10 @@ from anabranch.errors import AnabranchError
 
 
 class FoldingError(AnabranchError):
-    """An operation on a branch was refused, and has changed nothing.
+    """An operation on a branch was refused, and changed nothing.
 
     Attributes:
-        code: ``FOLD`` and three digits; the message begins with it.
+        code: ``FOLD`` and three digits, with which the message begins.
     """
 
     def __init__(self, code: str, message: str, /) -> None:
@@ -30,7 +30,7 @@ class UnknownBranchError(FoldingError):
 
 
 class BranchNotActiveError(FoldingError):
-    """The branch has ended."""
+    """The operation needs an active branch, but the branch has ended."""
 
     def __init__(self, branch_id: str, status: str) -> None:
         super().__init__(

@@ -32,7 +32,7 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True)
 class BranchEvent:
-    """An event of a branch, with the branch's record at that time."""
+    """A change of a branch, with the branch's record after the change."""
 
     kind: EventKind
     branch: Branch

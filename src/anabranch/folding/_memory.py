@@ -15,15 +15,15 @@ from anabranch.memory import Banks, FinishedBranch, ReasoningBank, bank_of
 from anabranch.messages import Shape
 
 Scrubber: TypeAlias = Callable[[str], Awaitable[str]]
-"""Returns a text without its secrets; after an error, the text does not leave its branch."""
+"""A function that returns a text without secrets. If it raises, the text is withheld."""
 
 
 class InjectedItem(Shape):
     """A note from earlier work that a new branch gets: data to consider, not an instruction.
 
-    ``scope`` is the audience of the memory, such as ``user`` or ``org``, and ``recorded`` the day of
-    recording, such as ``2026-11-29``; both are empty if unknown. ``tokens`` are the tokens that the
-    memory takes of the branch's budget, its title included.
+    ``scope`` names the callers who share the note, such as ``user`` or ``org``. ``recorded`` is the
+    day of recording, such as ``2026-11-29``. Both are empty if unknown. ``tokens`` counts the note
+    and its title in the branch's budget.
     """
 
     type: str = "memory"
@@ -36,32 +36,32 @@ class InjectedItem(Shape):
 
 
 class BranchMemory(Protocol):
-    """A memory that gives new branches earlier lessons, and learns from ended branches.
+    """A memory that gives new branches notes from earlier work, and learns from ended branches.
 
-    A memory with a method ``of`` (:class:`MemoryOfCallers`) has a separate memory for each caller.
-    Any other serves all callers together.
+    A :class:`MemoryOfCallers` has a separate memory for each caller; any other memory serves all
+    callers together.
     """
 
     async def recall(
         self, text: str, *, allowance: int, limit: int, min_confidence: float
     ) -> Sequence[InjectedItem]:
-        """Return the memories that are most helpful for ``text``, the best first.
+        """Return the notes that are most helpful for ``text``, the best first.
 
-        Together they have at most ``allowance`` tokens; a memory that is too large is skipped.
+        The notes together have at most ``allowance`` tokens; a note that does not fit is left out.
         """
         ...
 
     async def queue(self, branch: Branch, transcript: str) -> bool:
-        """Queue a closed branch for distillation; return whether the branch was queued.
+        """Queue a closed branch for learning; return whether the branch was queued.
 
-        ``transcript`` is the branch's transcript, possibly with secrets.
+        ``transcript`` is the branch's conversation, possibly with secrets.
         """
         ...
 
 
 @runtime_checkable
 class MemoryOfCallers(Protocol):
-    """A source of memories, which gives each caller a separate memory."""
+    """A source of separate memories for each caller."""
 
     def of(self, principal: str | None) -> BranchMemory:
         """Return the memory of one caller; without a ``principal``, callers share one memory."""
@@ -163,12 +163,11 @@ def _within(items: Sequence[InjectedItem], allowance: int, limit: int) -> Sequen
 
 
 class BankMemory:
-    """The notes of :mod:`anabranch.memory` as the memory of branches.
+    """Gives branches the notes of :mod:`anabranch.memory`, and queues ended branches for learning.
 
     Args:
         banks: the memories of all callers.
-        principal: the caller whose branches this memory serves; by default, callers who are not
-            distinguished.
+        principal: the caller whose branches this memory serves; by default, all callers together.
     """
 
     def __init__(self, banks: Banks, principal: str | None = None) -> None:
@@ -182,9 +181,9 @@ class BankMemory:
     async def recall(
         self, text: str, *, allowance: int, limit: int, min_confidence: float
     ) -> Sequence[InjectedItem]:
-        """Return the most helpful memories for ``text`` within ``allowance`` tokens.
+        """Return the notes most helpful for ``text``, which take at most ``allowance`` tokens.
 
-        This method sets no time limit; the settings of the branches do.
+        The method has no time limit; :class:`FoldingSettings` sets one.
         """
         found = await self._bank().recall(
             text, allowance=allowance, limit=limit, min_confidence=min_confidence, timeout=math.inf

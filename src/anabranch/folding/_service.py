@@ -36,12 +36,12 @@ EXPIRE_EVERY = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CreatedBranch:
-    """The result of creating a branch.
+    """A new branch, as :meth:`BranchService.create` returns it.
 
     Attributes:
         branch: the record of the branch.
-        injected: the memories that the branch begins with.
-        parent_budget_remaining: the parent's remaining tokens; ``None`` for no limit.
+        injected: the notes that the branch was given.
+        parent_budget_remaining: the parent's remaining tokens; ``None`` if the parent has no limit.
     """
 
     branch: Branch
@@ -51,30 +51,31 @@ class CreatedBranch:
 
 @dataclass(frozen=True, slots=True)
 class ReturnedBranch:
-    """The record of a branch that has ended, and whether the branch was queued for distillation."""
+    """The record of a closed branch, and whether the branch was queued for the memory."""
 
     branch: Branch
     memory_queued: bool
 
 
 class BranchService:
-    """Creates branches, charges tokens to branches, and closes branches.
+    """Creates branches for subtasks, counts their tokens, and closes them.
 
     Any number of processes may have a service over one store.
 
     Args:
-        store: stores the branches; ``open_branch_store("memory:")`` forgets them with the process.
+        store: stores the branches; ``open_branch_store("memory:")`` keeps them in this process.
         settings: the defaults and limits.
-        memory: gives memories to branches, and learns from them; by default, none.
-        scrub: removes secrets from every text that is stored or leaves a branch; by default, texts
-            stay unchanged.
+        memory: gives notes to new branches, and learns from ended branches; by default, no memory.
+        scrub: removes secrets from texts before they are stored or leave a branch; by default,
+            texts stay unchanged.
         clock: the time; by default, the system's.
-        listener: receives each event once it is stored; its errors are logged.
+        listener: called with each event after the event is stored; errors of the listener are
+            logged.
 
     Attributes:
         store: the store of the branches.
         settings: the limits of this service.
-        principal: the caller of this view; ``None`` for the host's view, which finds everything.
+        principal: the caller whose branches this service finds; ``None`` for all callers' branches.
     """
 
     def __init__(
@@ -96,10 +97,10 @@ class BranchService:
         self.principal: str | None = None
 
     def of(self, principal: str) -> BranchService:
-        """Return this service for one caller, who finds only the caller's sessions and branches.
+        """Return a service for one caller, which finds only that caller's sessions and branches.
 
-        The caller's branches begin with the caller's memories. ``principal`` is empty for callers
-        that are not distinguished.
+        New branches get notes from the caller's memory. ``principal`` is empty if callers are not
+        distinguished.
         """
         view = copy(self)
         view.principal = principal
@@ -120,26 +121,27 @@ class BranchService:
         parent_reserved: int = 0,
         extract_memory: bool = False,
     ) -> CreatedBranch:
-        """Create a branch for a subtask, with memories that help with the subtask.
+        """Create a branch for a subtask, with notes from earlier work that help with the subtask.
 
         Args:
             description: a description of the subtask.
             prompt: the instructions of the subtask.
             budget: the tokens of the branch; by default, those of the settings, or half of the
                 parent's remaining tokens if that is less.
-            inject_memories: whether the branch begins with memories.
-            timeout_seconds: the time of the branch; by default, that of the settings.
+            inject_memories: whether the branch gets notes from the memory.
+            timeout_seconds: the time limit of the branch, in seconds; by default, the limit in the
+                settings.
             parent_branch_id: the enclosing branch, or ``root``; by default, the innermost active
                 branch of the session.
             session_id: the session; by default, the parent's, or a new one.
-            is_metered: whether a new session has the budget of the settings; otherwise another
-                account limits its tokens.
+            is_metered: whether a new session has the token budget of the settings; otherwise the
+                service does not limit its tokens.
             parent_reserved: tokens of the parent that its open requests may still take.
-            extract_memory: let the memory learn from the branch, however it ends.
+            extract_memory: whether the memory learns from the branch, also if it fails.
 
         Raises:
-            FoldingError: if an argument is invalid, or a limit refuses the branch; nothing was
-                created.
+            FoldingError: if an argument is invalid, or a limit refuses the branch. No branch is
+                created then.
         """
         recalls = inject_memories and self._injection.is_possible
         timeout = self._checked_numbers(budget, timeout_seconds)
@@ -197,16 +199,16 @@ class BranchService:
         """Close a branch with the message that it returns, after closing its open children.
 
         Args:
-            message: the message to return, stored without its secrets.
+            message: the message to return, which is stored without secrets.
             branch_id: the branch; by default, the innermost active branch of the session.
             session_id: the session of the branch.
-            extract_memory: let the memory learn from the branch.
+            extract_memory: whether the memory learns from the branch.
             transcript: the transcript of the branch, for the memory; by default, its last partial
                 result.
             tokens: the tokens of the message; by default, an estimate.
 
         Raises:
-            FoldingError: if the message is invalid, or there is no such active branch.
+            FoldingError: if the message is invalid, or the branch is not active.
         """
         clean = await self._texts.checked("message", message, self.settings.max_message_length)
         used = estimate_tokens(clean) if tokens is None else tokens
@@ -236,10 +238,11 @@ class BranchService:
             branch_id: the branch; by default, the innermost active branch of the session.
             session_id: the session of the branch.
             partial: the partial result, which becomes the result if the branch is forced to return.
-            forces: whether a used-up budget closes the branch here; otherwise the caller closes it.
+            forces: whether this method closes a branch whose budget is used up; otherwise your code
+                must close it.
 
         Raises:
-            FoldingError: if there is no such active branch, or ``tokens`` is negative.
+            FoldingError: if the branch is not active, or ``tokens`` is negative.
         """
         if tokens < 0:
             raise tokens_out_of_range("tokens", tokens, 0, None)
@@ -258,14 +261,14 @@ class BranchService:
         extract_memory: bool = False,
         transcript: str = "",
     ) -> Branch:
-        """Close a branch with its last partial result; leave a closed branch unchanged.
+        """Close a branch early, with its last partial result; leave a closed branch unchanged.
 
         Args:
             branch_id: the branch.
             reason: the reason, which becomes the branch's error.
             partial: the partial result; by default, the last reported one.
-            extract_memory: let the memory learn from the branch, even if that was not asked for
-                before.
+            extract_memory: whether the memory learns from the branch, even if the branch was
+                created without learning.
             transcript: as for :meth:`complete`.
 
         Raises:
@@ -280,10 +283,10 @@ class BranchService:
     async def status(
         self, *, branch_id: str | None = None, session_id: str | None = None
     ) -> Branch | None:
-        """Return a branch, or a session's innermost active branch, ``None`` without one.
+        """Return a branch, or a session's innermost active branch (``None`` if none is active).
 
         Raises:
-            FoldingError: if there is no such branch, or it belongs to another session.
+            FoldingError: if the branch does not exist, or belongs to another session.
         """
         find = self._finding(branch_id, session_id)
         await self._ledgers.look_for_overdue()
@@ -308,7 +311,7 @@ class BranchService:
     async def time_out(
         self, branch_id: str, partial: str | None = None, *, transcript: str = ""
     ) -> Branch:
-        """Close a branch if its time is over, with its partial result; return its record.
+        """Close a branch whose deadline has passed, with its partial result; return its record.
 
         Args:
             branch_id: the branch.
@@ -324,15 +327,15 @@ class BranchService:
     async def expire(self) -> int:
         """Close all overdue branches, and delete old branches; return how many were closed.
 
-        A caller's view counts only its own branches. The memory has learned from them before this
-        returns.
+        A service for one caller counts only that caller's branches. The branches are queued for the
+        memory before the method returns.
         """
         closed = await self._ledgers.expire()
         await self._ledgers.all_learned()
         return sum(self._owner.owns(branch.session_id) for branch in closed)
 
     async def run(self) -> NoReturn:
-        """Until cancelled, close each branch soon after its time is over."""
+        """Close each branch soon after its deadline; run until cancelled."""
         await run_every(self._clock, EXPIRE_EVERY, "expire branches", self.expire)
 
     @property

@@ -25,27 +25,28 @@ Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class FoldingSettings(BaseModel):
-    """The defaults and limits of branches.
+    """The defaults and limits of a :class:`BranchService`.
 
     Attributes:
         default_budget: default tokens of a branch.
         max_budget: maximum tokens that a branch may ask for.
         session_budget: tokens of all branches of a session; ``None`` for no limit.
         max_depth: maximum depth of nested branches; the first is at depth 1.
-        default_timeout_seconds: default time of a branch.
-        max_timeout_seconds: maximum time that a branch may ask for.
+        default_timeout_seconds: default time limit of a branch.
+        max_timeout_seconds: maximum time limit that a branch may ask for.
         max_concurrent_per_session: maximum open branches of one session.
         max_concurrent_per_caller: maximum open branches of one caller, if callers are
-            distinguished, so that no caller takes all places of the store.
+            distinguished, so that one caller cannot use up the store's limit.
         max_concurrent_per_instance: maximum open branches in one store.
         max_created_per_minute: maximum branches that one session may create in a minute.
         max_description_length: maximum characters of a description.
         max_prompt_length: maximum characters of a prompt.
         max_message_length: maximum characters of a returned message.
-        injection_budget_ratio: the share of a budget that memories may take at the beginning.
-        memory_min_confidence: the minimum confidence of a memory that is used.
-        memory_max_items: the maximum number of memories.
-        memory_timeout_seconds: the maximum wait for memories; then the branch begins without them.
+        injection_budget_ratio: the share of a branch's budget that notes from the memory may take.
+        memory_min_confidence: the minimum confidence of a note.
+        memory_max_items: maximum notes for a branch.
+        memory_timeout_seconds: maximum seconds to wait for notes; then the branch starts without
+            notes.
         summary_budget_ratio: the share of a budget that is reserved for a last summary.
         archive_after_seconds: seconds after which a closed branch is no longer listed with its
             session.
@@ -89,7 +90,7 @@ class FoldingSettings(BaseModel):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Return the settings in the section ``context_folding`` of a YAML or JSON text.
+        """Read the settings from the section ``context_folding`` of a YAML or JSON text.
 
         Raises:
             ValueError: if the text is not YAML or JSON, or a setting is unknown or out of range;
@@ -99,12 +100,13 @@ class FoldingSettings(BaseModel):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """Return the settings in environment variables; an empty variable counts as unset.
+        """Read the settings from environment variables; an empty variable counts as unset.
 
-        ``ANABRANCH_FOLDING_FILE`` names a file as for :meth:`read`; the other variables override it.
+        ``ANABRANCH_FOLDING_FILE`` names a file in the format of :meth:`read`; the other variables
+        override the file.
 
         Raises:
-            ValueError: if a setting is unknown or out of range; the message names it.
+            ValueError: if a setting is unknown or out of range; the message names the setting.
             OSError: if the file cannot be read.
         """
         given = os.environ if environment is None else environment

@@ -98,7 +98,7 @@ def warning_of(branch: Branch) -> str | None:
 
 
 def folding_tools(branches: BranchService) -> list[Tool[Any]]:
-    """Return the tools by which an agent creates, ends, shows and reports branches."""
+    """Return the tools by which an agent creates, closes and inspects branches."""
 
     @tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))
     async def branch_create(  # noqa: PLR0913 - its parameters are the tool's

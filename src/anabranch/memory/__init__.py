@@ -1,9 +1,8 @@
-"""The memory: lessons from earlier work, which new branches read.
+"""The memory: notes from earlier work, which agents and branches read when they start.
 
-A :class:`ReasoningBank` over a store of ``anabranch.stores`` records, finds and rates memories, and
-queues finished branches to be learned from. The bank knows neither agents nor the budgets of
-branches. :class:`Scrubber` removes secrets from every text that enters the memory or leaves a
-branch.
+A :class:`ReasoningBank` records, finds and rates notes in a store of ``anabranch.stores``. The bank
+also queues finished branches, from which a :class:`Distiller` learns with a model.
+:class:`Scrubber` removes secrets from every text that enters the memory or leaves a branch.
 
     _items.py        memories, their lengths and confidence; their owners, and what a caller sees
     _ports.py        the protocols of stores and of embedders

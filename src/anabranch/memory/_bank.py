@@ -62,18 +62,20 @@ SECONDS = 2.0
 
 
 class ReasoningBank:
-    """The memories of one caller, or of all callers if the application does not tell them apart.
+    """The memory of one caller: records, finds and rates notes.
+
+    Without principals, all callers share one bank.
 
     Args:
-        store: stores the memories.
+        store: the store of the notes.
         scopes: the caller's name, project, team and organisation.
-        writes: the levels at which the caller may record and forget; by default, the narrowest
-            level of the caller.
-        embedder: ranks by meaning, in addition to the ranking by words.
-        min_similarity: the minimum cosine in the embedder's ranking; a good value depends on the
-            model.
+        writes: the levels at which the caller may record and delete notes; by default, the caller's
+            narrowest level.
+        embedder: ranks notes by meaning, in addition to the ranking by words.
+        min_similarity: the minimum cosine similarity in the ranking by meaning; a good value
+            depends on the embedding model.
         scrubber: removes secrets from everything that is stored.
-        clock: the time of new memories.
+        clock: the source of the time of new notes; by default, the system's.
     """
 
     def __init__(
@@ -98,11 +100,11 @@ class ReasoningBank:
         self._writes = None if listed is None else frozenset(listed)
 
     def of(self, principal: str | None) -> ReasoningBank:
-        """Return the bank of one caller, with the caller's own and the shared memories.
+        """Return the memory of one caller, with the caller's private and shared notes.
 
-        The bank stores the caller's records at the level ``user``. All callers see the levels
-        that have a name here. Without a ``principal``, callers are not distinguished, and share
-        this bank itself.
+        The caller's notes are stored at the level ``user``. All callers see the notes of the
+        project, team and organisation that this bank names. Without a ``principal``, the method
+        returns this bank, which all callers share.
         """
         if not principal:
             return self
@@ -119,13 +121,13 @@ class ReasoningBank:
         )
 
     async def record(self, draft: Draft, *, level: Level | None = None, task: str = "") -> Memory:
-        """Store a memory and return it, or return a stored memory with the same content.
+        """Store a note and return it; if the same note is stored already, return that note.
 
         Args:
-            draft: the lesson to remember.
-            level: the level at which the memory is shared; by default, the nearest that the caller
+            draft: the note.
+            level: the level at which the note is shared; by default, the narrowest that the caller
                 may write.
-            task: the task during which the lesson was learned.
+            task: the task during which the note was learned.
 
         Raises:
             LevelError: if the caller may not write at ``level``.
@@ -134,15 +136,15 @@ class ReasoningBank:
         return await self.add(await self.to_memory(draft, level=level, task=task))
 
     async def add(self, memory: Memory) -> Memory:
-        """Store a memory that :meth:`to_memory` has returned, and return the stored memory."""
+        """Store a note that :meth:`to_memory` returned, and return the stored note."""
         (stored,) = await self.store.add([memory])
         await self.embed_missing()
         return stored
 
     async def similar_to(self, memory: Memory) -> list[Memory]:
-        """Return the caller's other memories that say nearly the same, the newest first.
+        """Return the caller's other notes that say nearly the same, the newest first.
 
-        Such a memory has the same content in other words, or an outdated fact.
+        Such a note repeats the content in other words, or has an outdated fact.
         """
         which = Filter(self.scopes.visible, limit=_POOL)
         found = await self.store.search(words_of(memory.lesson), which)
@@ -161,9 +163,10 @@ class ReasoningBank:
         provenance: Provenance | None = None,
         scope: Scope | None = None,
     ) -> Memory:
-        """Return the memory that :meth:`add` would store for ``draft``, without secrets.
+        """Return ``draft`` as a note without secrets, for :meth:`add`; store nothing.
 
-        ``scope`` is another caller's scope, for a worker that learns on behalf of all.
+        ``scope`` is the scope of another caller, for a worker that learns from all callers'
+        branches.
 
         Raises:
             LevelError: if the caller may not write at ``level``.
@@ -197,7 +200,7 @@ class ReasoningBank:
     async def search(
         self, text: str, *, limit: int = 10, min_confidence: float = 0.0
     ) -> list[Memory]:
-        """Return the caller's memories that are about ``text``, the most relevant first."""
+        """Return the caller's notes about ``text``, the most relevant first."""
         which = Filter(self.scopes.visible, min_confidence, max(limit, _POOL))
         by_words = await self.store.search(words_of(text), which)
         by_meaning = await self._by_meaning(text, which)
@@ -223,10 +226,10 @@ class ReasoningBank:
         limit: int = MOST,
         timeout: float = SECONDS,
     ) -> Recall:
-        """Return the memories for a branch about ``text``, which together fit ``allowance`` tokens.
+        """Return the notes for a branch about ``text``, with at most ``allowance`` tokens.
 
-        The method never fails. If the memory fails, or does not answer within ``timeout`` seconds,
-        the result is empty.
+        If the store or the embedder fails, or does not answer within ``timeout`` seconds, the
+        result is empty.
         """
         found: list[Memory] = []
         try:
@@ -239,9 +242,9 @@ class ReasoningBank:
         return packed(found, allowance=allowance, limit=limit)
 
     async def rate(self, memory_id: str, *, helpful: bool) -> Memory:
-        """Record whether a memory was useful, and return the memory with its new confidence.
+        """Record whether a note was useful, and return the note with its new confidence.
 
-        The caller has one vote on each memory; a new vote replaces the earlier one.
+        A caller has one vote on each note; a new vote replaces the earlier vote.
 
         Raises:
             UnknownMemoryError: if the caller sees no such memory.
@@ -253,7 +256,7 @@ class ReasoningBank:
         return rated
 
     async def find(self, memory_id: str) -> Memory:
-        """Return the memory with this id.
+        """Return the note with this id.
 
         Raises:
             UnknownMemoryError: if the caller sees no such memory.
@@ -264,14 +267,14 @@ class ReasoningBank:
         return found
 
     async def newest(self, limit: int = 10) -> list[Memory]:
-        """Return the caller's latest memories, the newest first."""
+        """Return the caller's latest notes, the newest first."""
         return await self.store.newest(Filter(self.scopes.visible, limit=limit))
 
     async def forget(self, memory_id: str) -> None:
-        """Delete a memory permanently.
+        """Delete a note permanently.
 
         Raises:
-            LevelError: if the caller may not write at the memory's level.
+            LevelError: if the caller may not write at the note's level.
             UnknownMemoryError: if the caller sees no such memory.
         """
         found = await self.find(memory_id)
@@ -280,10 +283,10 @@ class ReasoningBank:
         await self.store.forget(memory_id)
 
     async def queue(self, branch: FinishedBranch) -> bool:
-        """Queue a finished branch for learning, without its secrets; return whether it is queued.
+        """Queue a finished branch for learning, without secrets; return whether it was queued.
 
-        The lessons are stored at the nearest level that the caller may write. The method never
-        fails: a branch that cannot be queued teaches nothing.
+        Notes from the branch are stored at the narrowest level that the caller may write. The
+        method raises no error if the branch cannot be queued.
         """
         try:
             home = self._writable(None)
@@ -305,7 +308,7 @@ class ReasoningBank:
         return f"{LEFT_OUT}\n{searched[_MARGIN:]}"
 
     async def embed_missing(self) -> None:
-        """Compute the vectors of memories that have none; log a failure, and retry later."""
+        """Compute missing vectors of notes; log a failure, and retry later."""
         embedder = self._embedder
         if embedder is None:
             return

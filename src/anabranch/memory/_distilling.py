@@ -46,11 +46,11 @@ _SIMILAR = 5
 
 
 class Distiller:
-    """Learns from the finished branches in a memory's queue.
+    """Distils notes from the finished branches in a memory's queue, with a model.
 
     Args:
-        bank: the memory; the lessons of a branch become memories of the branch's caller.
-        sampler: the model that judges and distils.
+        bank: the memory; notes from a branch belong to the branch's caller.
+        sampler: the model that judges branches and writes notes.
     """
 
     def __init__(self, bank: ReasoningBank, sampler: Sampler) -> None:
@@ -60,13 +60,13 @@ class Distiller:
         self._owner = secrets.token_hex(8)
 
     async def run(self) -> NoReturn:
-        """Learn from queued branches without end; read the queue every :data:`POLL` seconds."""
+        """Distil notes from queued branches until cancelled; poll every :data:`POLL` seconds."""
         await run_every(self._bank.clock, POLL, "learn from branches", self.learn_all)
 
     async def learn_all(self) -> int:
-        """Learn from each queued branch; return the number of branches that it learned from.
+        """Distil notes from each queued branch; return the number of these branches.
 
-        A branch that fails counts, and is tried again later.
+        The number includes branches that failed, which are tried again later.
 
         Raises:
             StoreError: if the store failed.
@@ -77,9 +77,9 @@ class Distiller:
         return done
 
     async def learn_next(self) -> bool:
-        """Learn from the branch that has waited longest; return false if no branch waits.
+        """Distil notes from the oldest queued branch; return false if no branch is queued.
 
-        A branch that fails is tried again later, :data:`ATTEMPTS` times.
+        A branch that fails is tried again later, at most :data:`ATTEMPTS` times.
 
         Raises:
             StoreError: if the store failed.

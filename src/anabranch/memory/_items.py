@@ -27,7 +27,7 @@ from anabranch.messages import Shape
 
 
 class UnknownMemoryError(AnabranchError):
-    """The caller sees no memory with this id."""
+    """No note with this id is visible to the caller."""
 
     def __init__(self, memory_id: str) -> None:
         super().__init__(
@@ -37,7 +37,7 @@ class UnknownMemoryError(AnabranchError):
 
 
 class LevelError(AnabranchError):
-    """The caller may not write memories at this level, or the level does not exist."""
+    """The caller may not write notes at this level, or the level does not exist."""
 
     def __init__(self, level: Level | None, writable: Sequence[Level]) -> None:
         levels = ", ".join(writable) or "none"
@@ -79,16 +79,16 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 class Scope(Shape):
-    """One user, project, team or organisation, which owns memories."""
+    """A user, project, team or organisation to which notes belong."""
 
     level: Level = "project"
     name: Name = ""
 
 
 class Scopes(Shape):
-    """The scopes whose memories a caller may read: user, project, team and organisation.
+    """The user, project, team and organisation whose notes a caller may read.
 
-    ``user`` is the caller alone. The application names the project, team and organisation, which
+    ``user`` is the caller alone. The application sets the project, team and organisation, which
     callers share.
     """
 
@@ -107,7 +107,7 @@ class Scopes(Shape):
 
     @property
     def visible(self) -> tuple[Scope, ...]:
-        """The scopes whose memories the caller sees, the narrowest first."""
+        """The scopes whose notes the caller sees, the narrowest first."""
         scopes = map(self.at, LEVELS)
         return tuple(
             each for each in scopes if each.name or (each.level == "project" and not self.user)
@@ -115,7 +115,7 @@ class Scopes(Shape):
 
     @property
     def voter(self) -> str:
-        """The name under which votes on memories count: of the caller's narrowest scope."""
+        """The name that votes are recorded under: the caller's narrowest scope."""
         nearest = self.visible[0]
         return f"{nearest.level}:{nearest.name}"
 
@@ -141,7 +141,7 @@ _PRIOR_WEIGHT = 4
 _YEAR_9999 = 253_370_764_800.0
 
 Outcome: TypeAlias = Literal["success", "failure"]
-"""The outcome of the work from which a memory is distilled."""
+"""The outcome of the work from which a note was distilled."""
 
 
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
@@ -163,7 +163,7 @@ Content: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=C
 
 
 class Draft(Shape):
-    """A lesson to remember: a title, its use, and one to three sentences."""
+    """A note before it is stored: a title, when to use it, and one to three sentences."""
 
     title: Title
     description: Description
@@ -171,17 +171,17 @@ class Draft(Shape):
 
     @property
     def lesson(self) -> str:
-        """The text by which this lesson is compared with other lessons."""
+        """The text by which notes are compared."""
         return f"{self.title}\n{self.content}"
 
     @property
     def digest(self) -> str:
-        """A digest of the lesson's text, which ignores case and white space."""
+        """A digest of the note's text, which ignores case and white space."""
         return hashlib.sha256(" ".join(self.content.casefold().split()).encode()).hexdigest()
 
 
 class Provenance(Shape):
-    """The origin of a memory: recorded on purpose, or distilled from a finished branch."""
+    """The origin of a note: recorded by a caller, or distilled from a finished branch."""
 
     source: Literal["recorded", "distilled"] = "recorded"
     branch_id: str | None = None
@@ -189,10 +189,10 @@ class Provenance(Shape):
 
 
 class Memory(Draft):
-    """A stored memory.
+    """A stored note, with its origin and votes.
 
-    ``task`` is the task during which the lesson was learned; search covers it. ``confidence``
-    begins at ``prior``, and votes move it: ``helpful`` and ``unhelpful`` count them.
+    ``task`` is the task during which the note was learned; a search also reads it. ``helpful`` and
+    ``unhelpful`` count votes, which move ``confidence`` from its start value ``prior``.
     """
 
     id: str
@@ -206,19 +206,19 @@ class Memory(Draft):
 
     @property
     def confidence(self) -> float:
-        """The reliability of the memory by its votes, between 0 and 1."""
+        """The reliability of the note by its votes, between 0 and 1."""
         rated = self.helpful + self.unhelpful
         return (self.prior * _PRIOR_WEIGHT + self.helpful) / (_PRIOR_WEIGHT + rated)
 
     @property
     def recorded(self) -> str:
-        """The day when the memory was recorded, in UTC; empty before 1970."""
+        """The day when the note was recorded, in UTC; empty before 1970."""
         if not 0 <= self.created_at < _YEAR_9999:
             return ""
         return datetime.fromtimestamp(self.created_at, UTC).date().isoformat()
 
     def rated(self, *, helpful: bool, instead: bool | None = None) -> Memory:
-        """Return the memory with one more vote, in place of the same voter's vote ``instead``."""
+        """Return the note with one more vote, in place of the voter's earlier vote ``instead``."""
         if helpful == instead:
             return self
         counts = {"helpful": self.helpful, "unhelpful": self.unhelpful}

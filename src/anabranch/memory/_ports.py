@@ -22,9 +22,9 @@ LEFT_OUT = "[The beginning is left out.]"
 
 
 class FinishedBranch(Shape):
-    """The task of a branch, its outcome, and its transcript.
+    """A finished branch, from which notes can be distilled: task, outcome and transcript.
 
-    ``injected`` are the ids of the memories that the branch was given. ``transcript`` is its
+    ``injected`` has the ids of the notes that the branch was given. ``transcript`` is the branch's
     conversation as text.
     """
 
@@ -82,10 +82,10 @@ class Learned:
 
 
 class MemoryStore(Protocol):
-    """A store of memories. Only the library calls its methods, except ``close``.
+    """A store of notes. Only the library calls its methods, except ``close``.
 
     A method that raises ``StoreError`` has changed nothing. A write survives a crash once its
-    method has returned. An unknown id is no error: the result is ``None``, ``False`` or empty.
+    method has returned. For an unknown id, a method returns ``None``, ``False`` or an empty value.
     """
 
     async def add(self, memories: Sequence[Memory]) -> list[Memory]:
@@ -183,13 +183,13 @@ EmbeddedKind: TypeAlias = Literal["query", "document"]
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors."""
+    """Computes embedding vectors of texts, for the search by meaning."""
 
     @property
     def id(self) -> str:
-        """The name of the embedding model, which is stored with its vectors."""
+        """The name of the embedding model, which the store keeps with each vector."""
         ...
 
     async def embed(self, texts: Sequence[str], kind: EmbeddedKind) -> Sequence[Sequence[float]]:
-        """Return a vector for each text."""
+        """Return one vector for each text, in the same order."""
         ...

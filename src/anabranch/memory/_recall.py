@@ -25,7 +25,7 @@ _HEADING = (
 
 
 class InjectedMemory(Shape):
-    """A memory for a branch, with the number of its tokens."""
+    """A note for a branch, with the number of its tokens."""
 
     type: Literal["memory"] = "memory"
     id: str
@@ -38,24 +38,24 @@ class InjectedMemory(Shape):
 
     @property
     def line(self) -> str:
-        """The line for this memory in the text for the branch."""
+        """The line for this note in the text that the branch gets."""
         shown = self.model_dump(exclude={"type", "id", "tokens"})
         return json.dumps(shown, ensure_ascii=False)
 
 
 class Recall(Shape):
-    """The memories that a branch gets, the most relevant first."""
+    """The notes that a branch gets, the most relevant first."""
 
     items: tuple[InjectedMemory, ...] = ()
 
     @property
     def text(self) -> str:
-        """The text about the memories that the branch gets; empty without memories."""
+        """The text with all notes that the branch gets; empty without notes."""
         return "\n".join([_HEADING, *(item.line for item in self.items)]) if self.items else ""
 
     @property
     def tokens(self) -> int:
-        """The number of tokens of all memories."""
+        """The number of tokens of all notes."""
         return sum(item.tokens for item in self.items)
 
 

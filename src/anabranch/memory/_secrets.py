@@ -217,7 +217,7 @@ class Scrubbed:
     Attributes:
         text: the text to show.
         found: the number of replaced secrets.
-        withheld: whether the whole text was withheld, because the search failed.
+        withheld: whether ``text`` is only a notice, because the search for secrets failed.
     """
 
     text: str
@@ -241,14 +241,14 @@ class Scrubber:
     """Replaces the secrets in texts by ``[REDACTED]``.
 
     Args:
-        detector: finds the secrets.
+        detector: a function that finds secrets.
     """
 
     def __init__(self, detector: Detector = find_secrets) -> None:
         self._detector = detector
 
     async def scrub(self, text: str) -> Scrubbed:
-        """Return ``text`` without secrets; if the search fails, return a sentence in its place."""
+        """Return ``text`` without secrets, or a notice if the search for secrets fails."""
         if not text:
             return Scrubbed(text)
         try:

@@ -40,7 +40,7 @@ def memory_tools(banks: Banks) -> list[Tool[Any]]:
     """Return the tools ``memory_search``, ``memory_record`` and ``memory_feedback``.
 
     Args:
-        banks: the memories of all callers; each call sees the memories of its principal.
+        banks: the memories of all callers; each call uses the memory of its principal.
     """
 
     def own(ctx: BranchContext) -> ReasoningBank:

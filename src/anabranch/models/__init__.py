@@ -1,12 +1,12 @@
-"""Models that answer samples: provider models, and scripted models.
+"""Models that answer samples: models of providers, and scripted models.
 
     open_model("anthropic:claude-sonnet-5-5")    any name that pydantic-ai knows
     open_model("script:replies.json")            a script, for tests, demos and offline use
     open_embedder("openai:text-embedding-3-small")    turns texts into vectors, for the memory
 
-Each model is a :class:`StreamingSampler`: a caller awaits the whole reply or reads it as it arrives. A
-model makes one request for each sample; it runs no tool loop and stores no conversation. The first use of
-a provider's model imports the provider's package.
+Each model is a :class:`StreamingSampler`, whose caller awaits the whole reply or reads it as it
+arrives. A model sends one request for each sample, runs no tools and stores no conversation. The
+first use of a provider's model imports the provider's package.
 """
 
 from __future__ import annotations
@@ -73,18 +73,18 @@ def known_models() -> tuple[str, ...]:
 def open_model(
     name: str, *, timeout: float | None = None, retries: int | None = None, cache: bool = False
 ) -> StreamingSampler:
-    """Return the model called ``name``.
+    """Return the model with this name, from a provider or a script.
 
     Args:
         name: ``script:FILE``, or ``provider:model`` (``anthropic:…``, ``openai:…``, ``ollama:…``
             and every other name that pydantic-ai knows). Commas separate several provider models:
             the first answers unless a request's ``model_preferences`` hint at another.
-        timeout: maximum seconds of silence from the provider; ``None`` for the default of its
-            client, some minutes.
-        retries: maximum repetitions of a rejected or lost request by the provider's client; ``None``
-            for the client's default, usually 2.
-        cache: ask the provider to store conversations in its prompt cache, if it does so only on
-            request. Continuations and branches then cost less, single requests more.
+        timeout: maximum seconds without data from the provider; by default, the provider's client
+            decides (some minutes).
+        retries: maximum retries of a rejected or lost request by the provider's client; by default,
+            usually 2.
+        cache: whether to request the provider's prompt cache where it is not automatic. Continued
+            conversations and branches then cost less, single requests more.
 
     Raises:
         ModelError: if the name is unknown, the extra ``models`` is not installed, the provider
@@ -129,7 +129,7 @@ def as_sampler(model: Any) -> StreamingSampler:  # noqa: ANN401 - of an extra, a
 
 
 def open_embedder(name: str) -> Embedder:
-    """Return the embedding model called ``name``: ``openai:text-embedding-3-small``, for example.
+    """Return the embedding model ``name``, such as ``openai:text-embedding-3-small``.
 
     Raises:
         ModelError: if the name is unknown, the extra ``models`` is not installed, or the provider

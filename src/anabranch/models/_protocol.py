@@ -19,12 +19,12 @@ from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, Too
 class ModelError(AnabranchError):
     """A model cannot be opened or asked, or a scripted model has no reply left.
 
-    One sentence of the message names the problem, another the remedy. The message may quote a
-    provider, so servers mask this error like a foreign exception if a tool's body lets it escape.
+    The message names the problem and the remedy. The message may quote a provider; if a tool does
+    not catch the error, a server hides the message from the caller.
 
     Attributes:
-        refused: whether the model refuses this request; it may take the request without some block.
-        at: the numbers of the message and of its block that the provider names.
+        refused: whether the model refuses this request, for example because of one block.
+        at: the index of the refused message and of its block, if the provider names them.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class ProviderError(ModelError):
     """A provider was asked, and sent no complete reply.
 
     Attributes:
-        status: the status of the HTTP response; ``None`` without one.
-        retry_after: the seconds after which the provider allows another request, if it names them.
+        status: the status of the HTTP response; ``None`` without a response.
+        retry_after: seconds until the provider allows another request, if the provider sent a time.
         passing: whether the same request may succeed later.
     """
 
@@ -75,41 +75,41 @@ INTERRUPTED = "interrupted"
 
 
 class SampleStream(Protocol):
-    """One reply that is being received."""
+    """A model's reply, read while the model writes it."""
 
     def __aiter__(self) -> AsyncIterator[str]:
-        """Iterate over the text as it arrives, in pieces that are not empty.
+        """Iterate over the reply's text as it arrives, in pieces that are not empty.
 
         Raises:
-            ModelError: if the provider failed; ``reply`` has the part received before.
+            ModelError: if the provider failed; ``reply`` then has the part received so far.
         """
         ...
 
     @property
     def reply(self) -> SampleReply:
-        """The part of the reply that has been received.
+        """The reply, or the part of it that has arrived.
 
-        After the iteration has ended, this is the result of ``sample``. Before that, or after an
-        early exit or a failure, the stop reason is ``interrupted`` and there are no tool calls: a
-        partial call can look complete.
+        After the iteration, this is the whole reply, as ``sample`` returns it. During the
+        iteration, and after an early exit or a failure, the stop reason is ``interrupted`` and the
+        reply has no tool calls, since a partial call can look complete.
         """
         ...
 
 
 @runtime_checkable
 class StreamingSampler(Sampler, Protocol):
-    """A sampler whose replies can also be streamed."""
+    """A sampler that can also stream its replies."""
 
     def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
-        """Return the stream of a reply to ``request``, which is sent when the stream is entered.
+        """Return the stream of a reply to ``request``; ``async with`` sends the request.
 
-        Entering the stream raises the errors of ``sample``.
+        ``async with`` raises the same errors as ``sample``.
         """
         ...
 
 
 def as_streaming(sampler: Sampler) -> StreamingSampler:
-    """Return ``sampler`` if it streams, else an adapter that yields each reply in one piece."""
+    """Return ``sampler`` itself if it can stream, else an adapter that streams one piece."""
     return sampler if isinstance(sampler, StreamingSampler) else _InOnePiece(sampler)
 
 

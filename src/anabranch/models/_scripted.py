@@ -34,21 +34,21 @@ class _Entry(BaseModel):
 
 
 class ReplyToolCall(_Entry):
-    """A tool call in a reply."""
+    """A tool call in a reply of a script."""
 
     name: str = Field(min_length=1)
     arguments: dict[str, JsonValue] = {}
 
 
 class Reply(_Entry):
-    """One reply of a script.
+    """An entry of a model's script: a reply, and the request that gets it.
 
     Attributes:
         text: the text of the reply.
         tool_calls: the tool calls of the reply.
         when: use the reply for the first request whose last message contains this text; replies
             without ``when`` are used in order.
-        repeat: use the reply for all such requests instead of one.
+        repeat: whether to use the reply for every such request, rather than only the first.
     """
 
     text: str | None = None
@@ -61,10 +61,10 @@ _SCRIPT: TypeAdapter[tuple[Reply, ...]] = TypeAdapter(tuple[Reply, ...])
 
 
 class ScriptedModel:
-    """A ``StreamingSampler`` that takes its replies from a script and streams them word by word.
+    """A model that replies from a script, without a provider; streams word by word.
 
     Args:
-        replies: the script; entries may be given as JSON.
+        replies: the script: replies, or their JSON.
         name: the model's name in replies and errors.
 
     Raises:
@@ -78,7 +78,7 @@ class ScriptedModel:
 
     @classmethod
     def from_file(cls, path: Path) -> ScriptedModel:
-        """Return the model of the script in ``path``, a JSON list.
+        """Return a model that replies from the file ``path``, a JSON list of replies.
 
         Raises:
             ModelError: if the file cannot be read, or is not a script.
@@ -116,7 +116,7 @@ class ScriptedModel:
 
     @asynccontextmanager
     async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
-        """Stream the next matching reply, a word at a time. An early exit also uses up the reply.
+        """Stream the next matching reply, a word at a time; an early exit also uses it up.
 
         Raises:
             ModelError: if no reply is left for this request.

@@ -48,16 +48,18 @@ class UnknownProcesses:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """A request to continue a call for one round.
+    """A request that a worker runs the next round of a call.
 
     Attributes:
-        call: the name of the call in the store.
-        turn: the name of this wake among those of its call. The same name means the same wake,
-            which may be done already. To wake a call again, choose another turn, or another time.
-        tool: the tool of the call; only workers that have it take the wake.
+        call: the id of the call in the store.
+        turn: the name of this wake among the wakes of its call. A repeated name means the same
+            wake, which may be done already. To wake a call again, choose another ``turn`` or
+            ``not_before``.
+        tool: the tool of the call; only workers with this tool take the wake.
         version: the required version of the tool; empty for any version.
-        not_before: the time from which a worker may take the wake, in seconds since the epoch.
-        trace: the span in which the call was woken, as a ``traceparent``; empty without one.
+        not_before: the earliest time at which a worker may take the wake, in seconds since the
+            epoch.
+        trace: the ``traceparent`` of the span that requested the wake; empty without tracing.
     """
 
     call: str
@@ -80,8 +82,9 @@ class Backlog:
     """The open work of an engine.
 
     Attributes:
-        waiting: wakes that no worker has taken, including those before their time.
-        running: wakes that a worker has taken; with DBOS, a day long also those of dead workers.
+        waiting: wakes that no worker has taken, including wakes for a later time.
+        running: wakes that a worker has taken. With DBOS, wakes of a dead worker count for up to a
+            day.
     """
 
     waiting: int
@@ -89,25 +92,30 @@ class Backlog:
 
 
 class Engine(Protocol):
-    """Wakes calls. Methods raise :class:`~anabranch.StoreError` if the engine cannot be reached."""
+    """A scheduler that assigns open calls to workers.
+
+    Methods raise :class:`~anabranch.StoreError` if the engine cannot be reached.
+    """
 
     async def wake(self, wake: Wake) -> None:
-        """Ask that some worker advances the call at least once; return before a worker does.
+        """Request that a worker continues a call at least once; return without waiting for it.
 
-        The death of a worker may lose the wakes that it has taken, since the store has the work. Two
-        workers may advance one call at the same time: the lease in the store prevents harm.
-        If a worker is advancing the call for another wake, the call is advanced again afterwards.
+        An engine may lose the wakes that a dying worker has taken, since the store has the work. Two
+        workers may continue one call at the same time: the lease in the store prevents harm. If a
+        worker is already running the call, the call continues again afterwards.
         """
         ...
 
     async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
-        """Advance calls until cancelled; then running advances are cancelled, and their wakes come again.
+        """Run the worker's loop: take wakes and continue their calls, until cancelled.
+
+        Cancellation cancels the running calls; their wakes are delivered again.
 
         Args:
-            tools: the tools that this worker has, by name, each with its version.
-            advance: advances the call of a wake.
-            concurrency: the most calls that this worker advances at the same time; all workers
-                should have the same number.
+            tools: the versions of this worker's tools, by tool name.
+            advance: the function that continues the call of a wake.
+            concurrency: maximum calls that this worker runs at the same time; give all workers the
+                same number.
 
         Raises:
             ValueError: if ``concurrency`` is less than 1.

@@ -19,21 +19,22 @@ RETAIN = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """The policy of a server's store.
+    """A server's store of calls, with the rules for forks, leases and expiry.
 
     Attributes:
-        store: stores the calls.
-        forks: the reaction to a different answer for an answered round: refuse it (``reject``), or
-            begin a new line of the call there (``fork``).
-        spill: maximum bytes, uncompressed, of a state that travels; a larger state stays in the
-            store, and the client gets a reference.
-        lease: seconds after which another worker may run the call of a dead worker.
+        store: the store of the calls.
+        forks: the reaction to a second, different answer to a question: refuse the answer
+            (``reject``), or continue a copy of the call with it (``fork``).
+        spill: maximum uncompressed bytes of a state that the client carries; a larger state stays
+            in the store, and the client gets a reference.
+        lease: seconds for which a worker reserves a call; then another worker may run the call of a
+            dead worker.
         expire_after: seconds without a request from the client after which a call expires: its
-            compensations run, and it cannot be continued. For an agent's call, seconds for which a
-            question is open; after an answer in time, the call continues however late a worker
-            comes.
-        retry_undo_after: seconds until failed compensations are tried again.
-        retain: seconds for which an ended call stays in the store, to repeat its replies.
+            undos run, and nobody can continue it. For an agent's call, seconds for which a question
+            is open; a call answered in time continues even if a worker comes later.
+        retry_undo_after: seconds until failed undos are tried again.
+        retain: seconds for which an ended call stays in the store, so that repeated requests get
+            its reply.
     """
 
     store: CallStore

@@ -1,8 +1,7 @@
-"""Engines, which wake each call at its time, on one of the workers, within limits.
+"""Engines: schedulers that assign open calls and chat runs to worker processes.
 
-The port is ``Engine``; it belongs to ``_durable``, and this package exports it with its records.
-The store is the truth, and an engine knows names and times only: a lost wake costs time, and no
-result.
+:class:`Engine` is the interface. An engine knows only the names and times of calls. The store holds
+the calls themselves, so a lost wake costs time but no result.
 
     _advances.py     one advance of a call at a time, and retries
     _in_process.py   tasks of this process

@@ -49,10 +49,10 @@ WAITING, RUNNING = ["ENQUEUED", "DELAYED"], ["PENDING"]
 
 
 class DBOSEngine:
-    """An engine for any number of workers on the same Postgres. A process has at most one worker.
+    """An engine whose workers share queues in Postgres, by DBOS; at most one worker per process.
 
     Args:
-        url: the database, as a store URL.
+        url: the URL of the Postgres database.
         schema: the schema of DBOS's tables. Applications that share a database but not a store need
             different schemas.
         clock: the time; by default, the system's.
@@ -75,18 +75,18 @@ class DBOSEngine:
         self._is_closed = False
 
     async def wake(self, wake: Wake) -> None:
-        """See :meth:`Engine.wake`."""
+        """Request that a worker continues a call; see :meth:`Engine.wake`."""
         client, options = await self._connected(), options_of(wake, self._clock.now())
         enqueued = cast("Awaitable[object]", client.enqueue_async(options, asdict(wake)))
         await self._asking(enqueued)
 
     async def backlog(self) -> Backlog:
-        """See :meth:`Engine.backlog`."""
+        """Return the open work of the engine."""
         waiting, running = await self._wakes(status=WAITING), await self._wakes(status=RUNNING)
         return Backlog(len(waiting), len(running))
 
     async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
-        """See :meth:`Engine.work`.
+        """Run the worker's loop until cancelled; see :meth:`Engine.work`.
 
         Raises:
             StoreError: if the database cannot be reached, or this process has a worker already.
@@ -100,7 +100,7 @@ class DBOSEngine:
             await run_every(self._clock, PRUNE_EVERY, "delete old wakes", self._prune)
 
     async def close(self) -> None:
-        """See :meth:`Engine.close`."""
+        """Close connections; a second call does nothing. Afterwards, other methods raise."""
         if not self._is_closed:
             self._is_closed = True
             if self._client is not None:

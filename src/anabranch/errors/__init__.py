@@ -1,4 +1,4 @@
-"""The hierarchy of errors that the author or the caller of a tool can meet.
+"""The errors that this library raises for authors and callers of tools.
 
     AnabranchError
     ├── ToolError                     the tool refuses the call, in a message for the caller
@@ -48,15 +48,15 @@
     ├── replay_check.NoSourceError    the source of a tool cannot be checked
     └── testing.MockExhausted         a mock client has no answer left
 
-Names with a dot are defined in that public module, all others here. An error's fields are its facts, and
-its message is made of them: the problem first, then the remedy. The facts are plain JSON. So the
-journal can store an error, and a later round or another process can raise an error of the same type
-with the same message (:func:`error_to_json`).
+A name with a dot, such as ``tree.RefusedError``, is defined in that public module; all others are
+defined here. A message is built from the error's fields, and names the problem first, then the
+remedy. The fields are plain JSON. So the journal can store an error, and a later round or another
+process can raise an error of the same type with the same message (:func:`error_to_json`).
 
-The caller may see the message of every error in this module, except for ``StoreError``, which is about the
-server's database. A message therefore never quotes the text of a foreign exception, which may hold secrets.
-The foreign text is in ``StepFailed.detail``, for the author's code and the server's log. A message
-quotes a client's own error, which is no secret to the client.
+Callers may see the message of every error in this module, except for ``StoreError``, which is about
+the server's database. So a message never quotes another library's exception, whose text may hold
+secrets. ``StepFailed.detail`` has that text, for the author's code and the server's log. A message
+may quote an error that the client sent, since the client knows its text.
 """
 
 from __future__ import annotations
@@ -116,19 +116,19 @@ __all__ = [
 
 
 class ToolError(AnabranchError):
-    """Raised by a tool to refuse a call; the caller sees the message unchanged."""
+    """An error that a tool raises to refuse a call; the caller sees the message unchanged."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, message=message)
 
 
 class UnreachableError(ToolError, recordable=False):  # the outcome of the call is not known yet
-    """The store of calls does not answer; nothing is lost, and the call can be continued later."""
+    """The store of calls does not answer; no data is lost, and the call can continue later."""
 
 
 @dataclass(eq=False, repr=False)
 class InvalidArgumentsError(AnabranchError):
-    """The arguments do not fit the parameters; ``problems`` maps each field to its problem."""
+    """The arguments do not fit the tool's parameters; ``problems`` has a problem per field."""
 
     tool: str
     problems: dict[str, str]
@@ -144,7 +144,8 @@ class InvalidArgumentsError(AnabranchError):
 class CapabilityError(AnabranchError):
     """Neither the client nor the server offers ``capability`` (``sampling``, ``elicitation``, …).
 
-    ``unreachable`` means that the connection carries no questions, whatever the client supports.
+    ``unreachable`` means that the connection carries no questions, even if the client supports
+    questions.
     """
 
     capability: str
@@ -172,12 +173,12 @@ _OWN_SAMPLER = ", or give the server its own sampler, or the chat a model (--mod
 
 
 class BranchLimitError(AnabranchError):
-    """A limit that encloses a branch was reached; the branch spends nothing more."""
+    """A branch reached its limit, or the limit of an enclosing branch, and was stopped."""
 
 
 @dataclass(eq=False, repr=False)
 class BranchDepthError(BranchLimitError):
-    """A branch would be deeper than ``max_depth``; the root of a call is at depth 0."""
+    """A branch would be nested deeper than ``max_depth``; the tool itself has depth 0."""
 
     depth: int
     max_depth: int
@@ -191,7 +192,7 @@ class BranchDepthError(BranchLimitError):
 
 @dataclass(eq=False, repr=False)
 class BranchTokenError(BranchLimitError):
-    """The branch at ``path`` needs ``used`` tokens, more than its ``budget``."""
+    """The branch at ``path`` would use ``used`` tokens, more than its ``budget``."""
 
     path: str
     used: int
@@ -206,7 +207,7 @@ class BranchTokenError(BranchLimitError):
 
 @dataclass(eq=False, repr=False)
 class BranchTimeoutError(BranchLimitError):
-    """The branch at ``path`` had not ended ``timeout`` seconds after its start."""
+    """The branch at ``path`` did not end within ``timeout`` seconds of its start."""
 
     path: str
     timeout: float
@@ -220,11 +221,12 @@ class BranchTimeoutError(BranchLimitError):
 
 @dataclass(eq=False, repr=False)
 class StepFailed(AnabranchError):
-    """A step's function raised, or an ask was answered with an error.
+    """A step's function raised an error, or the client or model answered a question with an error.
 
-    ``step_id`` names the step. ``error`` is the type name of the original exception, or the code of
-    the client's error. ``detail`` is its text, ``data`` the JSON of the client's error. With
-    ``from_client``, the message includes the text, since the client wrote it.
+    ``step_id`` is the id of the step or question. ``error`` is the type name of the original
+    exception, or the code of the client's error. ``detail`` is the original text, and ``data`` the
+    JSON of the client's error. With ``from_client``, the message includes the text, since the
+    client wrote it.
 
     Catch this error to continue without the step. The round that ran the step raises it, with the
     original exception as ``__cause__``; every replay raises the same type.
@@ -239,7 +241,7 @@ class StepFailed(AnabranchError):
 
     @property
     def refused(self) -> bool:
-        """Whether the user, or the client's policy, has refused the sample: error -1 in MCP."""
+        """Whether the user or the client's policy refused a sample (error -1 in MCP)."""
         return self.from_client and self.error == str(REFUSED)
 
     def __str__(self) -> str:
@@ -263,7 +265,7 @@ _SHOWN = 500
 
 @dataclass(eq=False, repr=False)
 class SampleValidationError(AnabranchError):
-    """None of ``attempts`` replies of the model fitted; ``last_text`` is the text of the last reply."""
+    """No reply of the model fitted the schema; ``last_text`` is the last of ``attempts`` replies."""
 
     step_id: str
     attempts: int
@@ -309,7 +311,7 @@ class ElicitValidationError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class ConcurrentElicitError(AnabranchError):
-    """A question was asked while another was open, on a host that shows one at a time."""
+    """A tool asked two questions at the same time, but this chat or client shows only one."""
 
     step_id: str
     pending: str
@@ -323,7 +325,7 @@ class ConcurrentElicitError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class ElicitInBranchError(AnabranchError):
-    """A sub-branch asked the user, on a host that allows this at depth 0 only."""
+    """A branch asked the user, but this chat or client lets only the tool itself ask."""
 
     step_id: str
     depth: int
@@ -336,7 +338,7 @@ class ElicitInBranchError(AnabranchError):
 
 
 class InvalidTokenError(AnabranchError):
-    """A token was refused; only the server's log has the reason."""
+    """The server refused a token; only the server's log has the reason."""
 
     def __init__(self) -> None:
         super().__init__("Invalid or expired token. Call the tool again.")
@@ -357,9 +359,9 @@ class CallExpiredError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class OtherVersionError(AnabranchError):
-    """Code of ``version`` started the call, and the code here would continue it differently.
+    """Code of ``version`` started the call, and this server's code would continue it differently.
 
-    The request ran and undid nothing: the call waits for a server of that version.
+    The request ran nothing and undid nothing. The call waits for a server with that version.
     """
 
     call: str
@@ -375,7 +377,7 @@ class OtherVersionError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class IdempotencyKeyError(AnabranchError):
-    """A first request cannot use its idempotency key, and nothing was run."""
+    """A first request cannot use its idempotency key; the server ran nothing."""
 
     problem: str
 
@@ -384,16 +386,16 @@ class IdempotencyKeyError(AnabranchError):
 
 
 class StoreError(AnabranchError):
-    """A store cannot do its work; the message names the reason and the remedy.
+    """A store cannot read or write; the message names the reason and the remedy.
 
-    The store is unreachable, locked for too long, damaged, of a newer version, or closed, or it
-    does not have the call to write to. If a connection broke during a request, the write may have
-    happened; every method of a store but ``finish`` can be retried.
+    The store is unreachable, locked for too long, damaged, closed, or of a newer version, or the
+    call to write does not exist. If a connection broke during a request, the write may have
+    happened. Every method of a store except ``finish`` can be retried.
     """
 
 
 class UnknownCallError(StoreError, recordable=False):  # never the outcome of a step
-    """The store has no such call: it never started, or was deleted."""
+    """The store has no call with this id: the call never started, or was deleted."""
 
     def __init__(self, call_id: str) -> None:
         super().__init__(
@@ -403,7 +405,7 @@ class UnknownCallError(StoreError, recordable=False):  # never the outcome of a 
 
 @dataclass(eq=False, repr=False)
 class SerializationError(AnabranchError):
-    """The value of ``step_id`` has a type that cannot be carried to another round."""
+    """A step or tool returned a value that cannot be stored as JSON for the next round."""
 
     step_id: str
     type_name: str
@@ -420,10 +422,10 @@ class SerializationError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class NonDeterminismError(AnabranchError):
-    """A replay differs from the recorded run.
+    """A replay did something else than the recorded run.
 
-    ``expected`` and ``found`` name the record at ``step_id`` and the action of the body there. The
-    call has ended; no effect was run after the difference was found.
+    ``expected`` names the record at ``step_id``, ``found`` the tool's action in the replay. The
+    call has ended, and ran no effect after the difference.
     """
 
     step_id: str
@@ -440,10 +442,10 @@ class NonDeterminismError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class ContextUseError(NonDeterminismError):
-    """``ctx`` was used where no operation has an id, so that a replay could not find the operation.
+    """``ctx`` was used where operations get no id, so a replay could not recognise the operation.
 
-    ``found`` says where, and ``remedy`` what to do. ``step_id`` is the path of the operation, or
-    ``ctx`` if the operation has no path. The body can catch the error and continue.
+    ``found`` names the code, and ``remedy`` the correction. ``step_id`` is the path of the
+    operation, or ``ctx`` if the operation has no path. The tool can catch the error and continue.
     """
 
     remedy: str
@@ -455,7 +457,7 @@ class ContextUseError(NonDeterminismError):
 
 @dataclass(eq=False, repr=False)
 class SuspensionError(AnabranchError):
-    """The body swallowed the cancellation that ends its round, and continued."""
+    """The tool caught the cancellation that ends its round, and continued."""
 
     step_ids: Sequence[str]
     found: str
@@ -469,9 +471,9 @@ class SuspensionError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class NoProgressError(AnabranchError):
-    """``rounds`` consecutive rounds were cut off at ``place`` without progress.
+    """The call made no progress: ``rounds`` rounds in a row were cut off at ``place``.
 
-    ``step_ids`` are the questions that were open meanwhile.
+    ``step_ids`` are the ids of the questions that were open in these rounds.
     """
 
     step_ids: Sequence[str]
@@ -492,10 +494,10 @@ def _quoted(step_ids: Sequence[str]) -> str:
 
 @dataclass(eq=False, repr=False)
 class UnsupportedRuntimeError(AnabranchError, RuntimeError):
-    """Calls cannot run here: the library cannot read what a task waits for, or misreads it.
+    """Tools cannot run on this Python or event loop, whose tasks do not show their waits.
 
-    ``runtime`` names the versions of Python, of the event loop and of anyio; ``problems`` are the
-    findings.
+    ``runtime`` names the versions of Python, the event loop and anyio; ``problems`` lists the
+    failed checks.
     """
 
     runtime: str

@@ -10,7 +10,7 @@ _rebuilders: dict[str, Callable[..., AnabranchError]] = {}
 
 
 class AnabranchError(Exception):
-    """The root of all errors; ``facts`` are the values of the message, as plain JSON."""
+    """The base class of all errors of this library; ``facts`` are the message's values, as JSON."""
 
     def __init_subclass__(cls, *, recordable: bool = True) -> None:
         super().__init_subclass__()

@@ -1,4 +1,4 @@
-"""Serve tools over the Model Context Protocol; call a server's tools as sagas.
+"""Serve tools over the Model Context Protocol (MCP), and call a server's tools as sagas.
 
     server = create_server("travel", [book_flight], keys=[...])
     server.run("stdio")                            # an ordinary mcp MCPServer
@@ -8,8 +8,9 @@
     fastmcp.add_tool(as_fastmcp_tool(book_flight)) # or to a FastMCP server (extra ``fastmcp``)
     install_fastmcp(fastmcp, book_flight, keys=[...])
 
-All of these serve clients of the handshake era and of the stateless era. Any ``mcp.Client`` calls the
-tools. To call them as sagas:
+All three serve clients of every revision of MCP, before and after 2026-07-28. Any ``mcp.Client``
+can call the tools. In a saga call, one reply lists all questions of a round, and the client sends
+all answers back:
 
     result = await SagaClient(client, answerer).call_tool("book_flight", {"destination": "Oslo"})
 """

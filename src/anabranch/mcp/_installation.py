@@ -31,12 +31,12 @@ LEAVING = 5.0
 
 
 class Installation:
-    """The tools that were added to a server together.
+    """A group of tools that :func:`install` or :func:`install_fastmcp` added to a server.
 
     Args:
         tools: the tools.
-        options: the options of the calls.
-        audience: the server's name, to which handles are bound.
+        options: the options of the tools.
+        audience: the server's name, for which sealed states and handles are valid.
 
     Raises:
         ValueError: if two of the tools have the same name, ``patience`` is not positive, or a key
@@ -83,16 +83,16 @@ class Installation:
 
     @property
     def names(self) -> list[str]:
-        """The names of all tools that the host must offer, including those that continue calls."""
+        """The names of all tools that the server must offer, including ``continue_call``."""
         return [*(tool.name for tool in self.tools), *(tool.name for tool in self.continue_tools)]
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Expire calls while the server runs, if there is a store; end running calls when it stops.
+        """Expire stored calls while the block runs, and end running calls at its end.
 
-        Ending a call runs its compensations. The method may be entered several times, once for each
-        connection; the last to leave ends it. A server that does not enter it expires calls from
-        its first call on, until its loop ends.
+        Ending a call runs its undos. A server may enter the block several times, once for each
+        connection; the last exit ends the calls. A server that never enters the block expires calls
+        after its first call, until its event loop ends.
         """
         self._running += 1
         self._expire()

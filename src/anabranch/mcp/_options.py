@@ -36,47 +36,47 @@ EXPIRE_AFTER = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """The options of the tools of one server.
+    """The options of a server's tools: store, keys, sampler, limits and others.
 
     Attributes:
-        keys: seal the state between rounds and the tokens of sagas. Without keys, this process
-            makes one, and open questions do not survive it.
-        ttl: seconds that a user has for one round of questions; with a store, half as many more.
+        keys: secrets that seal the state between rounds and the tokens of sagas. By default, the
+            process makes a random key, so open questions do not survive the process.
+        ttl: seconds that a user has to answer a round's questions; 1.5 times as many with a store.
         store: the store of the calls (a URL as for ``anabranch.stores.open_store``, a store, or a
-            ``Durability``). With a store, effects happen once however often clients repeat a
-            request. Without a store, all state travels with the client.
-        sampler: a model of the server; without one, the client's is asked.
+            ``Durability``). With a store, each effect happens once, however often clients repeat a
+            request. Without a store, the client carries all state.
+        sampler: the server's model; by default, samples go to the client's model.
         sampler_mode: ``own`` asks the server's model for every sample, ``prefer-client`` only if
             the client cannot sample, or refuses.
         limits: limits on every call, in addition to each tool's.
-        patience: seconds that a tool's work outside of steps may hold back an open question in a
-            round (2 by default); a tool's value may be less.
+        patience: seconds that a round with an open question waits for work outside of steps (2 by
+            default), unless the tool's own ``patience`` is lower.
         clock: the time for calls, their leases and tokens; the system's by default.
-        continue_calls: with a store, offer a tool ``continue_call`` that continues calls which need
-            more rounds than clients allow.
-        max_state: maximum bytes of all answers of one call, uncompressed.
+        continue_calls: with a store, whether the server offers the tool ``continue_call``, by which
+            a client's model continues a call that needs more rounds than the client allows.
+        max_state: maximum uncompressed bytes of all answers of one call.
         max_request: maximum bytes of a request over HTTP: the transport's
             ``max_request_body_size``, 4 MiB by default. Without a store, a call whose state is too
             large for such a request ends in an error.
-        step_threads: maximum concurrent synchronous steps of one call, each in a thread. Calls do
-            not share threads.
-        sagas: offer ``tools/callSaga`` and ``tools/resumeSaga``.
-        grace: seconds for ending and undoing running calls when the server stops.
+        step_threads: maximum plain (not ``async``) steps of one call at the same time, each in a
+            thread. Calls do not share threads.
+        sagas: whether the server offers ``tools/callSaga`` and ``tools/resumeSaga``.
+        grace: seconds that a stopping server takes to end running calls and run their undos.
         max_running: maximum calls that a process runs at the same time, including live calls that
-            wait for their client. A further call is refused, with a time to retry. A call between
-            two requests does not run, and an answer is never refused. Default: no limit.
-        auth, token_verifier: authentication over HTTP, as for ``MCPServer``; an existing server has
-            its own.
-        ask: with ``fallback``, questions also reach the user of a client that shows none. The
-            result of the tool lists the questions, and the tool ``answer_questions`` takes the
+            wait for their client; a call between two requests does not count. The server refuses a
+            further call with a time to retry, but never an answer. Default: no limit.
+        auth, token_verifier: authentication over HTTP, as for ``MCPServer``; not for
+            :func:`install`, whose server authenticates already.
+        ask: ``fallback`` also lets clients that cannot show questions ask their users: the tool's
+            result lists the questions, and the client's model calls ``answer_questions`` with the
             answers.
-        heartbeat: seconds between two progress notifications while a client of the handshake era is
-            asked, if it has given a progress token; ``None`` for none.
-        code_version: the version of the tools' code. With a store, only the code that started a
-            call, or code that takes the same way, continues it. By default, a digest of the files
-            that define the tools.
+        heartbeat: seconds between progress notifications while a client before 2026-07-28 that gave
+            a progress token answers a question; ``None`` sends none.
+        code_version: the version of the tools' code. With a store, a call continues only with the
+            version that started it, or with code that repeats its recorded steps. By default, a
+            digest of the files that define the tools.
         ask_url: with ``fallback`` and a store, the HTTP address at which users reach this server.
-            The result then also has links to pages with the forms, at ``/ask/…`` below it.
+            The result then also links to pages with the forms, below ``/ask/`` at this address.
     """
 
     keys: Keys | None = field(default=None, repr=False)
@@ -144,7 +144,7 @@ class ServerOptions:
 
 
 class ToolKeywords(TypedDict, total=False):
-    """The fields of :class:`ServerOptions` for a single tool."""
+    """The keyword arguments of :func:`as_fastmcp_tool`: fields of :class:`ServerOptions`."""
 
     ttl: float
     store: Store | None
@@ -161,7 +161,7 @@ class ToolKeywords(TypedDict, total=False):
 
 
 class ServerKeywords(ToolKeywords, total=False):
-    """The fields of :class:`ServerOptions`, as keyword arguments."""
+    """The keyword arguments of :func:`create_server`: the fields of :class:`ServerOptions`."""
 
     keys: Keys | None
     continue_calls: bool

@@ -35,7 +35,7 @@ INVALID_IN_V1 = "Invalid request parameters"
 
 
 class SagaRoundsExceededError(AnabranchError):
-    """The server still asks questions after ``max_rounds`` replies with questions."""
+    """The server sent more than ``max_rounds`` replies with questions."""
 
     def __init__(self, max_rounds: int) -> None:
         self.max_rounds = max_rounds
@@ -48,11 +48,11 @@ class SagaRoundsExceededError(AnabranchError):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The data with which any process can continue a saga, in plain JSON.
+    """The state of a saga on the client, as plain JSON, with which any process can continue it.
 
     Attributes:
         token: the server's latest token.
-        steps: every completed step so far, in the form of ``tools/resumeSaga``.
+        steps: all answered steps so far, in the format of ``tools/resumeSaga``.
     """
 
     token: str
@@ -60,17 +60,17 @@ class Turn:
 
 
 class SagaClient:
-    """Calls tools as sagas.
+    """An MCP client that calls tools as sagas, and answers their steps.
 
     Args:
-        client: a connected client; or a function that returns a new connection, such as ``lambda:
-            Client(url)``, which is called again after a lost connection.
-        answerer: answers the steps, several at a time. A step that it refuses by ``AnswerError`` is
-            completed with that error. The answerer also receives progress; log messages go to the
-            callback of ``client``.
-        max_rounds: maximum turns with questions; then the call fails.
-        on_turn: called with every turn before it is sent. The same turn resumes an abandoned saga,
-            and servers with a store do not run it twice.
+        client: a connected client, or a function that opens a connection, such as ``lambda:
+            Client(url)``. After a lost connection, the function is called again.
+        answerer: answers the steps, several at a time. If the answerer raises ``AnswerError``, the
+            step is completed with that error. The answerer also receives progress; log messages go
+            to the callback of ``client``.
+        max_rounds: maximum replies with questions; then the call fails.
+        on_turn: called with every turn before the turn is sent. Store the turn to resume an
+            abandoned saga with :meth:`resume`; a server with a store does not run a turn twice.
     """
 
     def __init__(
@@ -91,13 +91,14 @@ class SagaClient:
     ) -> types.CallToolResult:
         """Call a tool and return its result, which may be an error result.
 
-        ``key`` is the idempotency key of the call: a random one by default. Another call with the
-        same key, tool and arguments is the same saga where the server has a store.
+        ``key`` is the idempotency key of the call, by default a random key. If the server has a
+        store, another call with the same key, tool and arguments continues the same saga.
 
         Raises:
             MCPError: if the server refused, or the connection broke. ``METHOD_NOT_FOUND`` means
                 that the server offers no sagas.
-            SagaRoundsExceededError: if the server asked in too many turns.
+            SagaRoundsExceededError: if the server sent more than ``max_rounds`` replies with
+                questions.
             pydantic.ValidationError: if the server's reply is neither a result nor a suspended
                 saga.
             Exception: if the answerer raises; in an ``ExceptionGroup``.
@@ -107,7 +108,7 @@ class SagaClient:
         return await self._run(_Saga(CALL_SAGA, params, name, is_repeatable=True))
 
     async def resume(self, turn: Turn) -> types.CallToolResult:
-        """Continue from ``turn`` and return the tool's result.
+        """Continue the saga of ``turn``, and return the tool's result.
 
         Raises:
             Exception: if the call fails, as for :meth:`call_tool`.

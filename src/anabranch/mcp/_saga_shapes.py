@@ -40,7 +40,7 @@ class CallToolSagaParams(_Shape):
 
 
 class SagaStepError(_Shape):
-    """The reason why the client could not complete a step; -1 means that a user refused."""
+    """A client's error in place of an answer to a saga's step; -1 means that the user refused."""
 
     code: int = -32000
     message: str
@@ -48,7 +48,7 @@ class SagaStepError(_Shape):
 
 
 class SagaStepResult(_Shape):
-    """A step that the client has completed, with a ``result`` or an ``error``.
+    """A client's answer to a step of a saga: a ``result`` or an ``error``.
 
     ``result`` is an ``ElicitResult`` or a ``CreateMessageResult``, as the step requires.
     """
@@ -59,7 +59,7 @@ class SagaStepResult(_Shape):
 
 
 class ResumeToolSagaParams(_Shape):
-    """Parameters of ``tools/resumeSaga``; ``completed_steps`` has each completed step once."""
+    """Parameters of the request ``tools/resumeSaga``, with all answered steps."""
 
     saga_token: str
     completed_steps: list[SagaStepResult]

@@ -49,15 +49,15 @@ def create_server(
     options: ServerOptions | None = None,
     **keywords: Unpack[ServerKeywords],
 ) -> MCPServer[Any]:
-    """Return an ordinary ``MCPServer`` that offers ``tools`` in both eras, and as sagas.
+    """Return an ``MCPServer`` that offers ``tools`` to clients of all MCP revisions, also as sagas.
 
-    With a store, expired calls are ended while the server runs, and their compensations run.
+    With a store, the running server ends expired calls and runs their undos.
 
     Args:
-        name: the server's name; states are bound to it, so workers that share keys must share the
-            name.
+        name: the server's name. Sealed states are valid only for this name, so processes that share
+            keys must share the name.
         tools: the tools.
-        instructions: sent to clients with the server's description.
+        instructions: instructions for the client's model, which the server sends to clients.
         version: the server's version, sent to clients.
         options: the options of the tools.
         keywords: fields of :class:`ServerOptions`, which replace those of ``options``.
@@ -109,11 +109,11 @@ def install(
     options: ServerOptions | None = None,
     **keywords: Unpack[ServerKeywords],
 ) -> Installation:
-    """Add ``tools`` to an existing server, and the saga methods unless it has them.
+    """Add ``tools`` to an existing ``MCPServer``, and the saga methods if it lacks them.
 
-    The server seals the state of ``tools/call``; ``keys`` and ``ttl`` are for the tokens of sagas,
-    the handles of unfinished calls, and links to questions. With a store, expired calls are ended
-    while the server runs; if it runs already, from the first call on.
+    The existing server seals the state of ``tools/call``. ``keys`` and ``ttl`` apply to the tokens
+    of sagas, the handles of unfinished calls, and links to questions. With a store, the running
+    server ends expired calls; a server that runs already does so after the first call.
 
     Args:
         server: the server.
@@ -174,10 +174,10 @@ def _run_along(server: MCPServer[Any], installation: Installation) -> None:
 def as_fastmcp_tool(
     tool: Tool[Any], *, options: ServerOptions | None = None, **keywords: Unpack[ToolKeywords]
 ) -> FastMCPTool:
-    """Return ``tool`` for FastMCP's ``add_tool``; it serves both eras.
+    """Return ``tool`` as a FastMCP tool, for ``add_tool``; every revision of MCP can call it.
 
-    With a store, effects happen once however often clients repeat a request, and expired calls are
-    ended from the first call on. ``continue_call`` needs :func:`install_fastmcp`.
+    With a store, each effect happens once, however often clients repeat a request. After the first
+    call, the tool also ends expired calls. Only :func:`install_fastmcp` adds ``continue_call``.
 
     Args:
         tool: the tool.
@@ -200,14 +200,14 @@ def as_fastmcp_tool(
 def fastmcp_sagas(
     *, keys: Keys | None = None, ttl: float = TTL, clock: Clock | None = None
 ) -> ServerExtension:
-    """Return the saga methods for FastMCP's ``add_extension``.
+    """Return a FastMCP extension with the saga methods, for ``add_extension``.
 
-    The methods call every tool that the server shows to the caller. Tools of this library are
-    called as sagas, even if their server is mounted on this one; all others run in one round.
+    The methods can call every tool that the server lists. Anabranch tools run as sagas, also from a
+    server that is mounted on this server; other tools run in one round.
 
     Args:
-        keys: secrets of at least 32 bytes that seal the tokens; the first seals, all can open.
-            Without keys, this process makes one.
+        keys: secrets of at least 32 bytes. The first seals new tokens; all open tokens. By default,
+            the process makes a random key.
         ttl: seconds for which a token is valid.
         clock: the time; the system's by default.
 
@@ -225,13 +225,13 @@ def install_fastmcp(
     options: ServerOptions | None = None,
     **keywords: Unpack[ServerKeywords],
 ) -> Installation:
-    """Add ``tools`` to a FastMCP server, and the saga methods unless it has them.
+    """Add ``tools`` to an existing FastMCP server, and the saga methods if it lacks them.
 
-    The server seals the state of ``tools/call`` (``FastMCP(request_state_security=)``); ``keys``
-    and ``ttl`` are for the tokens of sagas, the handles of unfinished calls, and links to
-    questions. With a store, expired calls are ended while the server
-    runs, even if it is mounted on another. If the server already has a tool of a name, its
-    ``on_duplicate`` applies. Call this before the server starts.
+    Call this function before the server starts. The server seals the state of ``tools/call``
+    (``FastMCP(request_state_security=)``). ``keys`` and ``ttl`` apply to the tokens of sagas, the
+    handles of unfinished calls, and links to questions. With a store, the running server ends
+    expired calls, also if another server mounts it. The server's ``on_duplicate`` decides about
+    tools of the same name.
 
     Args:
         server: the server.

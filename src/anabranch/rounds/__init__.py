@@ -1,4 +1,4 @@
-"""Runs one round of a tool from a state, for adapters to agents of other projects.
+"""Runs a tool one round at a time, for adapters to other agent frameworks.
 
     ended = await run_round(book_flight, {"destination": "Rome"}, keys=[...])
     while isinstance(ended, Asked):
@@ -7,7 +7,7 @@
                                 state=ended.state, answers=answers, keys=[...])
     ended.value
 
-For many rounds, make one :class:`Rounds`, which holds the keys and the store.
+For many rounds, use one :class:`Rounds`, which keeps the keys and the store.
 """
 
 from typing import TYPE_CHECKING

@@ -41,11 +41,11 @@ class Returned(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """An open question.
+    """An open question of a call, to the user or to the model.
 
     Attributes:
-        id: the key for an answer.
-        kind: the kind of answer.
+        id: the key of the answer in ``answers``.
+        kind: the kind of question: a form, a URL or a sample.
         request: the request, as in MCP.
     """
 
@@ -62,7 +62,7 @@ class Question:
     def to_json(self) -> dict[str, Any]:
         """Return the question as plain JSON: ``id``, ``kind``, and the fields of the request.
 
-        A form has ``message``, ``requested_schema``, and possibly ``context`` and ``key``; a page
+        A form has ``message``, ``requested_schema``, and possibly ``context`` and ``key``; a URL
         has ``message`` and ``url``.
         """
         return encodable(
@@ -75,7 +75,7 @@ class Question:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Question:
-        """Return the question from which :meth:`to_json` made ``stored``.
+        """Return the question that :meth:`to_json` stored.
 
         Raises:
             ValueError: if ``stored`` is not such JSON.
@@ -88,16 +88,16 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A call that waits, for answers or until a time.
+    """A call that waits for answers or for the end of a sleep: its questions and sealed state.
 
     Attributes:
         questions: the open questions; empty if the call only sleeps.
-        state: the state from which the next round continues. The state is sealed: its holder can
-            neither read nor change it, and it works only with the same tool, arguments, principal
-            and audience.
+        state: the state to pass to the next round. The state is sealed: its holder can neither read
+            nor change it. The state is valid only for the same tool, arguments, principal and
+            audience.
         until: the time at which the call continues without an answer, in seconds since the epoch:
-            the end of a sleep, or of a sleeping branch's time. ``None`` if only an answer continues
-            it.
+            the end of a sleep, or the deadline of a branch. ``None`` if only an answer continues
+            the call.
     """
 
     questions: tuple[Question, ...]
@@ -111,7 +111,7 @@ class Asked:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Asked:
-        """Return the ``Asked`` from which :meth:`to_json` made ``stored``.
+        """Return the ``Asked`` that :meth:`to_json` stored.
 
         Raises:
             ValueError: if ``stored`` is not such JSON.
@@ -151,7 +151,7 @@ An :class:`anabranch.AnswerError` means that the answering side has failed; the 
 
 @dataclass(eq=False, repr=False)
 class InvalidAnswerError(AnabranchError, recordable=False):
-    """The answer to ``question`` is refused for the reason in ``problem``; nothing has run."""
+    """The answer to ``question`` was refused for the reason ``problem``; nothing has run."""
 
     question: str
     problem: str

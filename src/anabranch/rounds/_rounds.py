@@ -88,32 +88,33 @@ class _Replies:
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
-    """The shared options of the rounds of some tools.
+    """Runs rounds of tools with shared keys, store and limits.
 
     Attributes:
-        keys: secrets of at least 32 bytes each; the first seals the states, all can open.
+        keys: secrets of at least 32 bytes each. The first seals new states; all open states.
         store: the store of the calls: a URL as for ``anabranch.stores.open_store``, a store, or a
             ``Durability``. :meth:`aclose` closes a store given by URL.
-        audience: the name of the service: the state of another service with the same keys is
-            refused.
-        ttl: seconds for which a state can be continued: a day by default. For a sleeping call, the
-            time after it wakes. A ``Durability`` has a separate value.
-        sampler: answers the tools' samples, unless a round has a sampler. Without a sampler,
-            samples are questions.
-        capabilities: the questions that can be asked; by default, all. A tool that asks another
-            question fails with a ``CapabilityError``.
-        misfits: the reaction to an answer that does not fit its form. By default it is refused and
-            nothing runs. With ``ask``, the tool asks again and says why, as over MCP, at most three
-            times.
+        audience: the name of your service. A state of a service with another name is refused, even
+            with the same keys.
+        ttl: seconds for which a state is valid, a day by default; for a sleeping call, counted from
+            the end of the sleep. A ``Durability`` has a separate value.
+        sampler: answers the tools' samples, unless :meth:`run` gets another sampler. Without a
+            sampler, a round returns samples as questions.
+        capabilities: the kinds of questions that tools may ask; by default, all. Any other question
+            raises ``CapabilityError`` in the tool.
+        misfits: the reaction to an answer that does not fit its form. By default, the round raises
+            ``InvalidAnswerError`` and runs nothing. With ``ask``, the tool asks again with the
+            reason, at most three times, as over MCP.
         limits: limits on every call, in addition to each tool's.
-        patience: seconds that work outside of steps may hold back an open question in a round.
-        clock: the time.
-        ids: makes call ids.
-        code_version: the version of the tools' code; with a store, a digest of their files by
+        patience: seconds that a round with an open question waits for work outside of steps; 2 by
             default.
+        clock: the time; by default, the system's.
+        ids: makes call ids; by default, random ids.
+        code_version: the version of the tools' code, for calls in a store; by default, a digest of
+            the tools' files.
 
     Raises:
-        ValueError: if there are no keys, or one is too short.
+        ValueError: if there are no keys, or a key is too short.
         StoreError: if the store's URL is invalid.
     """
 
@@ -184,13 +185,14 @@ class Rounds:
         Args:
             tool: the tool.
             arguments: the tool's arguments, the same in every round.
-            state: the state that the last round has handed out; ``None`` begins a call.
-            answers: answers to open questions, by id. Questions without an answer stay open.
-            call_id: the name of a new call. With a store, a first round that is repeated under the
-                same name does not run again. Choose a name that no other call of the principal has.
-            principal: the caller; the state of another caller is refused.
+            state: the ``state`` of the last round's ``Asked``; ``None`` starts a call.
+            answers: answers to open questions, by question id. Questions without an answer stay
+                open.
+            call_id: the id of a new call, unique among the principal's calls. With a store, a
+                repeated first round with the same id does not run again.
+            principal: the caller. A state of another caller is refused.
             sampler: answers the tool's samples.
-            on_notice: receives log messages and progress, each once.
+            on_notice: called with each log message and progress message, once.
 
         Returns:
             ``Returned`` with the tool's value, or ``Asked`` with open questions. A call that sleeps
@@ -198,16 +200,17 @@ class Rounds:
 
         Raises:
             InvalidArgumentsError: if the arguments do not fit the tool's parameters.
-            InvalidAnswerError: if an answer is refused. Both errors so far name the wrong field,
-                and nothing has run.
-            InvalidTokenError: if the state has expired, or belongs to other rounds, another tool,
-                other arguments or another principal; or, with a store, if it was answered
-                differently before.
-            CallExpiredError: if the call was given up, or not continued in time; its effects are
-                undone.
-            IdempotencyKeyError: if another call has started under this ``call_id``.
-            OtherVersionError: if the call waits for the version of the code that started it.
-            UnreachableError: if the store does not answer; nothing is lost, run the same round
+            InvalidAnswerError: if an answer is refused; the message names the field, and nothing
+                has run.
+            InvalidTokenError: if the state has expired, or belongs to another service, tool,
+                principal or other arguments; or, with a store, if it was continued with other
+                answers before.
+            CallExpiredError: if the call was cancelled by :meth:`give_up`, or not continued in
+                time; its effects are undone.
+            IdempotencyKeyError: if another call was started with this ``call_id``.
+            OtherVersionError: if other code started the call, and this code would continue it
+                differently.
+            UnreachableError: if the store does not answer; no data is lost, so run the same round
                 again.
             TypeError: if ``tool`` is not a tool.
             Exception: if the tool raises, after its effects are undone.
@@ -247,13 +250,13 @@ class Rounds:
         *,
         principal: str = "",
     ) -> bool:
-        """End a call that will not be continued: run its undos, in reverse order.
+        """Cancel a waiting call: run its undos in reverse order, and return whether all have run.
 
-        With a store, the call is then over, and all its states are refused; an ended call stays
-        unchanged. Without a store, giving up the same state twice runs its undos twice.
+        With a store, the call has then ended, and its states are refused; a call that has ended
+        before stays unchanged. Without a store, a second cancellation with the same state runs the
+        undos again.
 
-        Return whether every undo has run. With a store, :meth:`expire` retries the remaining undos,
-        and also ends calls whose time is over.
+        With a store, :meth:`expire` retries undos that failed.
 
         Raises:
             InvalidTokenError, UnreachableError, TypeError: as for :meth:`run`.
@@ -272,10 +275,10 @@ class Rounds:
         return record is None or not record.state.is_open
 
     async def expire(self, *tools: Tool[Any]) -> int:
-        """Undo the calls of ``tools`` that have expired, and delete old ended calls.
+        """Undo the effects of expired calls of ``tools``, and delete calls that ended long ago.
 
-        With a store, call this regularly, in any number of processes. Return the number of ended
-        calls.
+        Returns the number of expired calls. With a store, call this method regularly, in one
+        process or several.
 
         Raises:
             ValueError: if there is no store.
@@ -291,11 +294,11 @@ class Rounds:
             await self._durability.store.close()
 
     async def __aenter__(self) -> Self:
-        """Return these rounds, which the end of the block closes."""
+        """Return this object, which the end of the block closes."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the rounds."""
+        """Close the store; see :meth:`aclose`."""
         await self.aclose()
 
     def _service(self, tool: Tool[Any]) -> CallService:
@@ -363,7 +366,7 @@ def _called(tool: Tool[Any], arguments: Mapping[str, Any]) -> str:
 
 
 class RoundsKeywords(TypedDict, total=False):
-    """The fields of :class:`Rounds`, as keyword arguments."""
+    """The keyword arguments of :func:`run_round`: the fields of :class:`Rounds`."""
 
     keys: Sequence[bytes | str]
     store: str | CallStore | Durability | None
@@ -392,9 +395,9 @@ async def run_round(
 ) -> Returned[T] | Asked:
     """Run one round of ``tool``: to its end, or until it waits.
 
-    The function makes a :class:`Rounds` of ``shared``, and closes it again; see :meth:`Rounds.run`
-    for parameters, result and errors. A store that is given by URL is opened for this round alone,
-    so make one ``Rounds`` for many rounds.
+    Parameters, result and errors are those of :meth:`Rounds.run`. ``shared`` are fields of
+    :class:`Rounds`. The function opens a store URL for this round only, so use one ``Rounds`` for
+    many rounds.
 
     Raises:
         ValueError: if there are no ``keys``.

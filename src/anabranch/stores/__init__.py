@@ -1,8 +1,8 @@
-"""Stores of calls, conversations and run events: SQLite by default, Postgres for several machines.
+"""Stores of calls, conversations, notes and branches, in SQLite or Postgres.
 
-The ports are ``CallStore``, ``TreeStore``, ``RunEvents``, ``MemoryStore`` and ``BranchStore``; they
-belong to the packages that need them (``_durable``, ``tree``, ``memory``, ``folding``). A store never
-interprets a record. ``memory:`` is SQLite without a file, so tests run the code that runs in production.
+SQLite serves the processes of one machine, Postgres several machines. ``memory:`` is SQLite without
+a file, so tests run the code that runs in production. The packages that use a store define its
+interface: ``CallStore``, ``TreeStore``, ``RunEvents``, ``MemoryStore`` and ``BranchStore``.
 
     _engines.py          store URLs, and the SQLAlchemy engine for a URL
     _threads.py          the threads of a database, and the batches that share a commit
@@ -56,7 +56,7 @@ __all__ = [
 
 
 def open_store(where: str | TreeStore) -> CallStore:
-    """Return the store of calls at a URL, or in the database of a store of conversations.
+    """Open the store of calls, at a URL or in the database of a conversation store.
 
     A store at a URL connects when first used:
 
@@ -68,14 +68,14 @@ def open_store(where: str | TreeStore) -> CallStore:
     ``memory:``                 lost when closed
     ==========================  ===============================================================
 
-    Options follow a ``?``. ``timeout=10``: seconds to wait for a lock, or for the server, before
-    giving up. ``synchronous=normal`` (SQLite): faster, but a power cut may lose the last records; a
-    crash of the process does not. Postgres also takes libpq's options.
+    Options follow a ``?``. ``timeout=10``: seconds to wait for a lock or for the server.
+    ``synchronous=normal`` (SQLite): faster, but a power cut may lose the last records; a crash of
+    the process loses none. Postgres URLs may have libpq's options.
 
-    A store of conversations shares its connections, until it is closed. With a store of another
-    package, the calls are in memory.
+    With a conversation store, the returned store shares its connections, until the conversation
+    store is closed. If the conversation store is not of this package, the calls are kept in memory.
 
-    Any thread and any event loop may use the store. Close it when it is no longer needed.
+    Any thread and any event loop may use the store. Close the store after use.
 
     Raises:
         StoreError: if the URL is invalid, or names a database whose driver is missing; or
@@ -88,7 +88,7 @@ def open_store(where: str | TreeStore) -> CallStore:
 
 
 def open_tree_store(url: str) -> TreeStore:
-    """Return the store of conversations at ``url``; see :func:`open_store` for URLs and errors."""
+    """Open the store of conversations at ``url``; URLs and errors are as in :func:`open_store`."""
     database = _open_database(url)
     from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
@@ -96,13 +96,13 @@ def open_tree_store(url: str) -> TreeStore:
 
 
 def open_memory_store(url: str | TreeStore) -> MemoryStore:
-    """Return the store of memories at a URL, or in the database of a store of conversations.
+    """Open the store of notes, at a URL or in the database of a conversation store.
 
-    The second form shares the connections of a store of this package, until that store is closed.
+    URLs are those of :func:`open_store`. With a conversation store, the returned store shares its
+    connections, until the conversation store is closed.
 
     Raises:
-        StoreError: as for :func:`open_store`, or if the store of conversations is not of this
-            package.
+        StoreError: as for :func:`open_store`, or if the conversation store is not of this package.
     """
     database, closes = _database_at(url)
     from anabranch.stores._memories import Memories  # noqa: PLC0415  # see _open_database
@@ -111,9 +111,9 @@ def open_memory_store(url: str | TreeStore) -> MemoryStore:
 
 
 def open_branch_store(url: str | TreeStore) -> BranchStore:
-    """Return the store of branches at a URL, or in the database of a store of conversations.
+    """Open the store of an agent's branches, at a URL or in the database of a conversation store.
 
-    URLs, shared connections and errors are those of :func:`open_memory_store`.
+    URLs, shared connections and errors are as in :func:`open_memory_store`.
     """
     database, closes = _database_at(url)
     from anabranch.stores._branches import Branches  # noqa: PLC0415  # see _open_database
@@ -122,9 +122,10 @@ def open_branch_store(url: str | TreeStore) -> BranchStore:
 
 
 def open_stores(url: str) -> tuple[CallStore, TreeStore]:
-    """Return the stores of calls and of conversations at ``url``, over the same connections.
+    """Open the stores of calls and of conversations at ``url``, which share their connections.
 
-    With ``memory:`` no other function opens both in one database. Closing one store closes both.
+    Closing one store closes both. With ``memory:``, only this function opens both stores in one
+    database.
     """
     database = _open_database(url)
     from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database

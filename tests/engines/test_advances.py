@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from anabranch.engines import Wake
-from anabranch.engines._advances import Advances
+from anabranch.engines._in_process import Advances
 from anabranch.errors import StoreError
 from anabranch.testing import ManualClock
 from tests.suites.engine_samples import Worker, a_wake

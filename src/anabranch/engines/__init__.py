@@ -3,10 +3,8 @@
 :class:`Engine` is the interface. An engine knows only the names and times of calls. The store holds
 the calls themselves, so a lost wake costs time but no result.
 
-    _advances.py     one advance of a call at a time, and retries
-    _in_process.py   tasks of this process
-    _dbos.py         queues in Postgres, by DBOS (extra ``dbos``)
-    _dbos_worker.py  a worker of DBOS in this process
+    _in_process.py   tasks of this process; one advance of a call at a time, and retries
+    _dbos.py         queues in Postgres, by DBOS (extra ``dbos``), and its worker in this process
 """
 
 from typing import TYPE_CHECKING

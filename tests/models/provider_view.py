@@ -5,8 +5,7 @@ from typing import Any
 from pydantic_ai import messages as ai
 
 from anabranch.messages import SampleRequest
-from anabranch.models._file_parts import TakenFiles
-from anabranch.models._translation import to_provider
+from anabranch.models._translation import TakenFiles, to_provider
 
 TAKEN = TakenFiles(
     sounds=frozenset({"audio/wav"}),

@@ -24,7 +24,6 @@ from pydantic_ai.settings import ModelSettings
 from anabranch._text import encodable
 from anabranch.memory import EmbeddedKind
 from anabranch.messages import SampleReply, SampleRequest
-from anabranch.models._file_parts import taken_files
 from anabranch.models._protocol import (
     ModelError,
     ProviderError,
@@ -34,7 +33,7 @@ from anabranch.models._protocol import (
 )
 from anabranch.models._provider_faults import mapped_errors
 from anabranch.models._tool_shapes import ToolShapes, most_tools, shaped
-from anabranch.models._translation import from_provider, to_provider
+from anabranch.models._translation import from_provider, taken_files, to_provider
 
 OLLAMA = "http://localhost:11434/v1"
 CLOSING = 5.0

@@ -11,8 +11,14 @@ time.
 from anabranch._asking import AnswerError
 from anabranch.replay_check import Finding, check_replay, check_tool
 from anabranch.rounds import run_tool
-from anabranch.testing._mock_client import MockClient, MockExhausted
-from anabranch.testing._mock_model import MockModel, ModelAnswer, ModelFunction, calls
+from anabranch.testing._mocks import (
+    MockClient,
+    MockExhausted,
+    MockModel,
+    ModelAnswer,
+    ModelFunction,
+    calls,
+)
 from anabranch.testing._test_engine import ManualClock, SequentialIds, TestEngine
 
 __all__ = [

@@ -7,9 +7,8 @@ Agents (``anabranch.agents``) write conversations as trees. ``anabranch.stores``
     _projection.py    the messages of a path, and the message of each node
     _files.py         files of a thread, and the references to them
     _left_out.py      the blocks that a provider does not receive: old reasoning, and refused blocks
-    _names.py         names of branches; threads and nodes by id, short id, or ``last``
-    _navigator.py     up, down, to a sibling, to a fork, to the leaves
-    _user_view.py   nodes as a user reads them
+    _finding.py       threads, nodes and branches by name, and the nodes around a node
+    _user_view.py     nodes as a user reads them
     _export.py        a thread as JSON, Mermaid, Markdown
     _thread_file.py   a thread in a file, and back
 """
@@ -34,6 +33,21 @@ from anabranch.tree._files import (
     load_files,
     store_files,
 )
+from anabranch.tree._finding import (
+    LATEST,
+    AmbiguousIdError,
+    Branches,
+    Navigator,
+    cut,
+    find_node,
+    find_node_id,
+    find_thread,
+    glimpse,
+    is_branch_name,
+    match_id,
+    name_branches,
+    short_ids,
+)
 from anabranch.tree._left_out import (
     LEFT_OUT,
     Place,
@@ -43,19 +57,6 @@ from anabranch.tree._left_out import (
     with_reasoning_of_open_turn,
     without,
 )
-from anabranch.tree._names import (
-    LATEST,
-    AmbiguousIdError,
-    Branches,
-    find_node,
-    find_node_id,
-    find_thread,
-    is_branch_name,
-    match_id,
-    name_branches,
-    short_ids,
-)
-from anabranch.tree._navigator import Navigator, cut, glimpse
 from anabranch.tree._projection import (
     ASIDE,
     NO_RESULT,

@@ -18,9 +18,8 @@ from anabranch.messages import (
     text_of,
 )
 from anabranch.tree._files import file_line, file_lines
+from anabranch.tree._finding import Navigator, name_branches, short_ids
 from anabranch.tree._left_out import with_reasoning_of_open_turn, without_reasoning
-from anabranch.tree._names import name_branches, short_ids
-from anabranch.tree._navigator import Navigator
 from anabranch.tree._projection import provider_blocks
 from anabranch.tree._threads import HEAD, ROLES, SHOWN, Node, Tree
 from anabranch.tree._user_view import state_of, text_for_user

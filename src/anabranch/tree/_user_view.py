@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from anabranch.messages import FileBlock, Message, TextBlock, ToolResultBlock
 from anabranch.tree._files import file_line
+from anabranch.tree._finding import Navigator
 from anabranch.tree._left_out import left_out_on, without
-from anabranch.tree._navigator import Navigator
 from anabranch.tree._projection import Results, is_placeholder, placed_blocks
 from anabranch.tree._threads import ASIDE, Node, Path, Tree
 

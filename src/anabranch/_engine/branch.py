@@ -18,7 +18,8 @@ class Budgets:
 
     The admission of a request depends on the tokens that others have spent and reserved by then. In a
     replay, these may be settled: so a refusal is recorded, and the journal keeps a reservation until
-    it is settled.
+    it is settled. Time decides one case: of two requests that waited for different things, the first
+    may take the tokens that the other lacks.
     """
 
     def __init__(self, journal: Journal) -> None:

@@ -31,6 +31,10 @@ from anabranch.errors import SerializationError, StepFailed, author_line, error_
 
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _NOT_CARRIED = (SystemExit, KeyboardInterrupt, GeneratorExit)
+"""The exits that no task can carry.
+
+Two of them end the loop. A ``GeneratorExit`` closes the coroutines that await the task.
+"""
 
 runs_authors_code: ContextVar[bool] = ContextVar("runs_authors_code", default=False)
 """Whether tasks started here are :class:`Guarded`; set in a task that runs an author's code."""
@@ -95,6 +99,7 @@ def error_instead(error: BaseException | None) -> Exception | None:
     match error:
         case None | Exception() | asyncio.CancelledError():
             return None
+        # By Ctrl-C, or by the close of a coroutine: no statement of the author's code has raised it.
         case KeyboardInterrupt() | GeneratorExit() if not _is_by_a_statement(error):
             return None
         case _:

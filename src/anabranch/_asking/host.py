@@ -119,10 +119,10 @@ class Host:
 
 
 class Runnable(Protocol[T_co]):
-    """The part of a tool that ``call_tool`` needs; every ``Tool`` has it.
+    """The interface that ``call_tool`` needs of a tool; every ``Tool`` implements it.
 
     ``returned_by`` is the function whose return annotation determines how the value is recorded.
-    ``drawn`` has the codecs of the arguments whose defaults may differ from round to round.
+    ``drawn`` has the codecs of parameters with a default factory, whose defaults are recorded.
     """
 
     name: str
@@ -135,7 +135,10 @@ class Runnable(Protocol[T_co]):
     drawn: Mapping[str, Any]
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments in the types of the parameters, or raise ``InvalidArgumentsError``."""
+        """Return the arguments converted to the parameters' types.
+
+        Raises ``InvalidArgumentsError`` if an argument does not fit.
+        """
         ...
 
     def to_json(self, arguments: Mapping[str, Any]) -> str:
@@ -147,7 +150,7 @@ class Runnable(Protocol[T_co]):
         ctx: Any,  # noqa: ANN401 - a BranchContext, which lies above this module
         arguments: Mapping[str, Any],
     ) -> T_co:
-        """Run the body in the branch of ``ctx``."""
+        """Run the tool with validated ``arguments`` in the branch of ``ctx``."""
         ...
 
 

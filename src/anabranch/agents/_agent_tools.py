@@ -129,7 +129,7 @@ class Continuation:
 
 
 class AgentTool(Protocol):
-    """A tool written only for agents, such as ``branch_self``; not a :class:`~anabranch.tool.Tool`.
+    """A tool that only agents can run, such as ``branch_self``.
 
     Attributes:
         spec: describes the tool to the model.

@@ -1,7 +1,7 @@
-"""The chat: a session in which a user leads a conversation on the tree, and its front ends.
+"""The chat: conversations of a user with an agent, in a terminal or a web application.
 
-A session's user enters lines of text (messages and ``/commands``), and the session returns outputs. Front
-ends, such as the terminal's, run sessions and show the outputs.
+A chat session receives the user's messages and ``/commands``, and returns outputs. A front end,
+such as the terminal, runs sessions and shows their outputs.
 
     _terminal   the session, its commands, and their screen at a terminal or in a script
     _turns      a user's call of a tool, and the end of a turn, in the terminal and on the web

@@ -1,4 +1,4 @@
-"""The command line ``anabranch``. No other package imports this one.
+"""The command line ``anabranch``: :func:`main` runs a command.
 
 The module of a command declares its options, and imports the module that does its work when the
 command runs. So a start imports what the command uses, and ``--help`` imports no SDK, database or

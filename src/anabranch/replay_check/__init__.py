@@ -1,8 +1,8 @@
-"""Checks a tool for replay: ``check_tool`` reads the source, ``check_replay`` runs the tool.
+"""Checks that find code in a tool that is not safe to replay.
 
-The body of a tool is cancelled at each question and run again over its journal. ``check_tool``
-reads the source for code that would differ in the second run. ``check_replay`` runs the tool, each
-round twice, and reports the differences.
+At each question, the library cancels a tool's function, and replays the function when the answer
+arrives. ``check_tool`` finds code in the source that would differ in a replay. ``check_replay``
+runs the tool, each round twice, and reports the differences.
 
     _rules.py, _call_rules.py         the rules, and the calls that they concern
     _sources.py, _scopes.py           modules, and the names that they bind

@@ -35,11 +35,12 @@ async def check_replay(
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> list[Finding]:
-    """Run ``tool`` like ``run_tool``, each round twice, and return the differences between both runs.
+    """Run ``tool``, each round twice, and return the differences between the two runs.
 
-    The tool really runs: steps, notices and questions happen once; code outside of steps runs twice
-    in each round. A sleep ends immediately. The check ends with the first round that differs, or
-    with the tool. A tool that fails in the same way twice is safe to replay.
+    The check runs the tool as ``run_tool`` does: ``client`` answers its questions, and its steps
+    have their effects, once. Code outside of steps runs twice in each round. A sleep ends
+    immediately. The check stops after the first round that differs. A tool that fails with the same
+    error twice is safe to replay.
 
     Raises:
         InvalidArgumentsError: if ``arguments`` do not fit; nothing has run.

@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place in a tool that is not safe to replay.
+    """A line of a tool's code that is not safe to replay, with the reason and a fix.
 
     Attributes:
         rule: the name of the rule, in kebab-case.
         file: the source file.
         line: the line, counted from 1.
         column: the column, counted from 1.
-        reason: the effect of a replay, in one sentence.
-        fix: the remedy, in one sentence.
-        step: the step of the call, if a run has shown the difference.
-        first: the action of the first run at this step.
-        second: the action of the replay of the same round at this step.
+        reason: the problem in a replay, in one sentence.
+        fix: the correction, in one sentence.
+        step: the id of the step at which two runs differed; ``None`` for a finding in the source.
+        first: the first run's action at this step.
+        second: the replay's action at this step.
     """
 
     rule: str
@@ -40,11 +40,11 @@ class Finding:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, str | int]:
-        """Return the fields that are not ``None``."""
+        """Return the finding as JSON, without fields that are ``None``."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def seen_from(self, folder: Path) -> Finding:
-        """Return the finding with a file name relative to ``folder``, if the file is in it."""
+        """Return the finding with a path relative to ``folder`` if the file is inside it."""
         path = Path(self.file)
         inside = path.is_absolute() and path.is_relative_to(folder)
         return replace(self, file=str(path.relative_to(folder))) if inside else self

@@ -21,12 +21,12 @@ from anabranch.tool import FunctionTool, HandoffTool, Tool
 
 
 def check_tool(tool: Tool[Any]) -> list[Finding]:
-    """Return the findings in the source of ``tool``, in the order of the source.
+    """Return the code of ``tool`` that is not safe to replay, without running the tool.
 
-    The check reads the body, and every function of its package, or next to it, that the body calls
-    or passes on, except the functions that ``ctx.step`` runs. Nothing is run. A line with the
-    comment ``# anabranch: replay-safe`` has no findings; on the line of a call or a ``def``, the
-    comment covers the whole function.
+    The check reads the tool's function, and each function of the same package or folder that this
+    function calls or passes on, but not functions for ``ctx.step``. The comment ``# anabranch:
+    replay-safe`` suppresses the findings of its line; on a ``def`` or a call, the findings of the
+    whole function.
 
     Raises:
         NoSourceError: if the source cannot be read, or has changed since it was imported.

@@ -1,11 +1,10 @@
-"""Tools for tests: a mock client and model, manual time, an engine with faults, the replay checks.
+"""Helpers for tests of tools: mock client and model, manual clock, faulty engine, replay checks.
 
     client = MockClient(samples=["An interesting hand."], elicits=[{"cardNumber": 3}])
     result = await run_tool(PickCard(db), {"count": 5}, client)
 
-``run_tool`` replays every round by default, so that a tool that is not safe to replay fails in its
-author's tests. ``check_tool`` and ``check_replay`` say why. No other package imports this one at run
-time.
+``run_tool`` replays every round by default, so a tool that is not safe to replay fails in its
+author's tests. ``check_tool`` and ``check_replay`` name the cause.
 """
 
 from anabranch._asking import AnswerError

@@ -47,7 +47,7 @@ Elicits: TypeAlias = Iterable[Elicit | ElicitFunction] | ElicitFunction
 
 
 class MockExhausted(AnabranchError, AssertionError):  # noqa: N818 - a failed assertion
-    """The tool asked more often than the test has answers; also an ``AssertionError``."""
+    """The tool asked more questions than the test has answers for."""
 
 
 class LogCall(NamedTuple):
@@ -66,7 +66,7 @@ class NotifyCall(NamedTuple):
 
 
 class MockClient:
-    """A client whose answers come from lists or functions.
+    """A client for tests, which answers from lists or functions and records requests.
 
     Args:
         samples: the model's replies in order: a text, a ``SampleReply`` (or its JSON), a model
@@ -76,8 +76,9 @@ class MockClient:
             content), ``Accepted``, ``Declined()``, ``Cancelled()``, the protocol's JSON of an
             answer (``{"action": "accept", "content": …}``), an exception, or a function of the
             ``ElicitRequest`` or ``UrlRequest``. A single function answers every request.
-        capabilities: the client's capabilities: a set of names (``{"sampling", "elicitation"}``,
-            each with its finer ones), or :class:`Capabilities`. All by default.
+        capabilities: the kinds of questions that the client answers, by default all:
+            :class:`Capabilities`, or names such as ``{"sampling", "elicitation"}``, each of which
+            includes its sub-capabilities.
 
     Attributes:
         sample_calls, elicit_calls: the requests, in the order of their arrival.
@@ -107,7 +108,7 @@ class MockClient:
         self.notify_calls: list[NotifyCall] = []
 
     async def sample(self, request: SampleRequest, /, *, step_id: str = "") -> SampleReply:
-        """Answer in the role of the model."""
+        """Record ``request``, and return the next reply of the model."""
         del step_id
         self.sample_calls.append(request)
         answer = await self._samples.next(request)
@@ -125,7 +126,7 @@ class MockClient:
     async def elicit(
         self, request: ElicitRequest | UrlRequest, /, *, step_id: str = ""
     ) -> ElicitReply:
-        """Answer in the role of the user."""
+        """Record ``request``, and return the next answer of the user."""
         del step_id
         self.elicit_calls.append(request)
         answer = await self._elicits.next(request)
@@ -230,7 +231,7 @@ ModelFunction: TypeAlias = Callable[[SampleRequest], ModelAnswer | Awaitable[Mod
 
 
 class MockModel:
-    """A streaming model for tests.
+    """A model for tests, whose replies a function computes; records requests.
 
     Args:
         answer: returns the reply to a request: a text, a ``SampleReply`` (see :func:`calls`), an
@@ -309,7 +310,7 @@ def calls(
     text: str = "",
     usage: Usage | None = None,
 ) -> SampleReply:
-    """Return a reply with a text and tool calls, each given as ``(id, name, input)``."""
+    """Return a model's reply with tool calls, each given as ``(id, name, input)``, and a text."""
     content: list[Block] = [TextBlock(text=text)] if text else []
     content += _blocks(uses)
     stop = "toolUse" if uses else "endTurn"

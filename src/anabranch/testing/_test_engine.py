@@ -29,7 +29,10 @@ class _Alarm:
 
 
 class ManualClock:
-    """A clock that only a test moves; ``start`` is in seconds since the epoch."""
+    """A clock that moves only when a test calls :meth:`advance`.
+
+    ``start`` is in seconds since the epoch.
+    """
 
     def __init__(self, start: float = 1_000_000_000.0) -> None:
         self._now = start
@@ -48,7 +51,7 @@ class ManualClock:
         return alarm
 
     def advance(self, seconds: float) -> None:
-        """Move the clock, and call the callbacks that become due, in the order of their times."""
+        """Move the clock forward, and run the callbacks that become due, in order."""
         target = self._now + seconds
         while due := sorted(a for a in self._alarms if a.when <= target and not a.cancelled):
             alarm = due[0]
@@ -60,7 +63,7 @@ class ManualClock:
 
     @asynccontextmanager
     async def running(self, step: float = 0.1) -> AsyncGenerator[None]:
-        """Move the clock by ``step`` seconds in each pass of the event loop, inside the block."""
+        """Move the clock in the block: ``step`` seconds in each iteration of the event loop."""
 
         async def run() -> None:
             while True:
@@ -76,7 +79,7 @@ class ManualClock:
 
 
 class SequentialIds:
-    """A source of the call ids ``call_1``, ``call_2`` and so on."""
+    """A source of predictable call ids: ``call_1``, ``call_2`` and so on."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
@@ -86,7 +89,7 @@ class SequentialIds:
         return f"call_{next(self._numbers)}"
 
     def secret(self) -> str:
-        """Return the same text for each call, so that a test can compare random values."""
+        """Return the same secret for each call, for predictable random values."""
         return "not a secret"
 
 
@@ -103,24 +106,24 @@ class _Worker:
 
 
 class TestEngine:
-    """An engine that adds the faults of real engines to an engine without faults.
+    """An engine for tests that loses, doubles and delays wakes, as real engines may.
 
-    The seed, the wake's name and the number of its deliveries decide the fault, so a run can be
-    repeated. Without faults, the engine keeps all promises of the inner engine.
+    The seed, the wake's name and the number of its deliveries decide each fault, so a test run can
+    be repeated. With all shares 0, the engine behaves like the inner engine.
 
     Args:
-        seed: decides the fault of each wake.
-        drop: the share of wakes that are lost, 0 to 1.
-        double: the share of advances that happen twice: concurrently if another worker can take
-            the second, otherwise in turn.
-        delay: the share of wakes that come late, so that others overtake them.
-        longest: maximum seconds by which a wake is late.
+        seed: the seed of the faults.
+        drop: the share of wakes to lose, 0 to 1.
+        double: the share of wakes to deliver twice, 0 to 1: at the same time if another worker is
+            free, otherwise one after the other.
+        delay: the share of wakes to delay, 0 to 1, so that later wakes overtake them.
+        longest: the maximum delay in seconds.
         clock: the time; by default, the system's.
-        engine: the inner engine, which advances the calls; by default, one in this process, on the
-            same clock.
+        engine: the inner engine, which runs the calls; by default, an engine in this process with
+            the same clock.
 
     Attributes:
-        is_down: while set, the engine cannot be reached: wakes raise ``StoreError``.
+        is_down: set to true to make the engine unreachable: wakes raise ``StoreError``.
         happened: the number of faults by kind: ``drop``, ``double``, ``delay``.
 
     Raises:
@@ -158,14 +161,14 @@ class TestEngine:
         self._workers: list[_Worker] = []
 
     async def wake(self, wake: Wake) -> None:
-        """See :meth:`Engine.wake`; the wake may be lost, or come late."""
+        """Request that a worker continues a call; the wake may be lost or delayed."""
         self._check_up()
         coming = self._coming(wake)
         if coming is not None:
             await self._engine.wake(coming)
 
     async def work(self, tools: Mapping[str, str], advance: Advance, concurrency: int) -> NoReturn:
-        """See :meth:`Engine.work`; concurrent duplicates may exceed ``concurrency``."""
+        """Run the worker's loop until cancelled; doubled wakes may exceed ``concurrency``."""
 
         async def unreliably(wake: Wake) -> None:
             await self._advance(wake, worker)
@@ -178,18 +181,18 @@ class TestEngine:
             self._workers.remove(worker)
 
     async def backlog(self) -> Backlog:
-        """See :meth:`Engine.backlog`."""
+        """Return the open work of the engine."""
         return await self._engine.backlog()
 
     async def close(self) -> None:
-        """See :meth:`Engine.close`."""
+        """Close connections; a second call does nothing. Afterwards, other methods raise."""
         await self._engine.close()
 
     async def restore(self, since: float) -> None:
-        """Act like an engine that was restored from a backup of the time ``since``.
+        """Simulate an engine that was restored from a backup of the time ``since``.
 
-        Later wakes that no worker has taken are lost, and earlier wakes come again. Running
-        advances continue.
+        Wakes after ``since`` that no worker has taken are lost, and earlier wakes are delivered
+        again. Running calls continue.
         """
         self._lost |= {wake for at, wake in self._given if at > since}
         self._given = [each for each in self._given if each[0] <= since]

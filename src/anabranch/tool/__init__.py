@@ -1,7 +1,6 @@
 """Tools: the class ``Tool``, the decorator ``@tool``, and ``HandoffTool``.
 
-Names outside of ``__all__`` serve other packages: the context, the opening of a call, the version of a
-tool's code, and checks of arguments.
+Names outside of ``__all__`` are for other packages of this library.
 """
 
 from anabranch._asking import Runnable, has_methods, wrong_kind

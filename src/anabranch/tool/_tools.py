@@ -29,7 +29,7 @@ class ToolAnnotations:
         read_only: the tool changes nothing.
         destructive: the tool may destroy data, and does not only add to it.
         idempotent: a second call with the same arguments has no further effect.
-        open_world: the tool interacts with an open set of things, for example the web.
+        open_world: the tool reaches systems that its author does not control, such as the web.
     """
 
     read_only: bool | None = None
@@ -42,21 +42,21 @@ class Tool(ABC, Generic[T]):
     """A tool that can ask the model and the user while it runs.
 
     Attributes:
-        name: the name for calls.
-        description: the description for a model.
-        parameters: the parameters that a caller gives, without the context.
+        name: the name by which clients call the tool.
+        description: the description for the model.
+        parameters: the function's parameters, without the context.
         input_schema: the JSON Schema of the arguments.
         elicits: the declared questions.
-        requires: the capabilities that the body needs to start.
-        limits: the limits on every call.
-        patience: seconds that work outside of steps may hold back an open question in a round;
+        requires: the capabilities that the client must have.
+        limits: the limits of every call.
+        patience: seconds that a round with an open question waits for work outside of steps;
             ``None`` for the server's value.
-        title: the name for users.
-        annotations: hints about the tool's effects.
-        extra: whether arguments without a parameter are ignored or forbidden.
-        returns: the annotation of the value, ``inspect.Signature.empty`` without one.
-        returned_by: the function that has this annotation.
-        drawn: the codecs of the arguments whose defaults may differ from round to round.
+        title: the name that clients show to users.
+        annotations: hints about the tool's effects, for clients.
+        extra: ``ignore`` or ``forbid``: the treatment of arguments without a parameter.
+        returns: the return annotation; ``inspect.Signature.empty`` if there is no annotation.
+        returned_by: the function with the return annotation.
+        drawn: codecs of parameters with a default factory, whose defaults are recorded.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Tool(ABC, Generic[T]):
         self.drawn = self._parameters.drawn
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments in the types of the function's parameters, with defaults filled in.
+        """Return the arguments converted to the parameters' types, with defaults filled in.
 
         Raises:
             InvalidArgumentsError: if a field is wrong, missing or forbidden; the error names every
@@ -110,14 +110,14 @@ class Tool(ABC, Generic[T]):
 
     @abstractmethod
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
-        """Run the body in the branch of ``ctx`` with validated ``arguments``."""
+        """Run the tool with validated ``arguments`` in the branch of ``ctx``."""
 
     def check_value(self, value: object) -> None:
-        """Check that the body's ``value`` fits the return annotation, and can be written.
+        """Check that ``value`` fits the function's return annotation and can be stored as JSON.
 
         Raises:
-            ToolError: if ``value`` does not fit or cannot be written; the message names the fields,
-                and repeats no value.
+            ToolError: if ``value`` does not fit or cannot be stored; the message names the fields
+                but does not contain the value.
         """
         self._value.check(value)
 
@@ -154,7 +154,7 @@ def _checked_elicits(name: str, elicits: Iterable[Elicitation[Any]]) -> tuple[An
 
 
 class FunctionTool(Tool[T], Generic[P, T]):
-    """A tool made of one ``async`` function; calling it calls the function."""
+    """A tool made from an ``async`` function, as :func:`tool` returns it."""
 
     def __init__(  # noqa: PLR0913 - all that a definition says, by keyword
         self,
@@ -208,11 +208,11 @@ class FunctionTool(Tool[T], Generic[P, T]):
         self.__name__: str = fn.__name__  # hosts read it of a function that they decorate
 
     def __call__(self, ctx: BranchContext, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Call the function, for example in another tool's body, without a separate branch."""
+        """Call the function directly, without a branch, for example from another tool."""
         return self.fn(ctx, *args, **kwargs)
 
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
-        """Run the function."""
+        """Run the function with ``ctx`` and ``arguments``."""
         fn = cast("Callable[..., Awaitable[T]]", self.fn)
         return await fn(ctx, **arguments)
 
@@ -256,20 +256,21 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
 
 
 class HandoffTool(Tool[Any]):
-    """A tool in three phases: ``before`` and ``after`` on the server, ``client`` in between.
+    """A tool class with three methods: ``before`` and ``after`` have effects, ``client`` asks.
 
-    ``before(**parameters)`` and ``after(handoff, picked)`` are steps: they run once per call and
-    may use the resources on ``self``, such as a database. ``client(handoff, ctx)`` asks: it
-    receives the value of ``before``, after the round trip through JSON. Each of the two steps may
-    take a parameter ``ctx``, for its ``call_id`` and ``idempotency_key``; they cannot ask.
+    ``before(**parameters)`` and ``after(handoff, picked)`` run as steps on the server: once per
+    call, with access to resources on ``self``, such as a database. In between, ``client(handoff,
+    ctx)`` asks the user or the model; ``handoff`` is the value of ``before``, converted to JSON and
+    back. ``before`` and ``after`` may have a parameter ``ctx``, for ``call_id`` and
+    ``idempotency_key``, but cannot ask.
 
     Subclasses define the three methods. A subclass may set ``name`` (default: the class name in
     snake_case), ``description`` (default: the class's docstring), ``title``, ``annotations``,
-    ``requires``, ``limits``, ``patience`` and ``extra``. Elicitations in the class body are
-    declared.
+    ``requires``, ``limits``, ``patience`` and ``extra``. An ``Elicitation`` in the class body is a
+    declared question.
 
     Raises:
-        TypeError: if a phase is missing; raised by the definition of the class.
+        TypeError: if a method is missing; the class definition raises the error.
     """
 
     requires: frozenset[str] = frozenset()
@@ -305,7 +306,7 @@ class HandoffTool(Tool[Any]):
         return getattr(self, name)  # type: ignore[no-any-return]
 
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> object:
-        """Run the three phases."""
+        """Run ``before``, ``client`` and ``after``."""
         client = self._phase("client")
         handoff = await self._step(ctx, "before", (), arguments)
         picked = await client(handoff, ctx)

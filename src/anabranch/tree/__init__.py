@@ -1,7 +1,7 @@
-"""The conversation tree: threads of immutable nodes, and the messages to a provider for a path.
+"""The conversation tree: threads whose messages are nodes; each path is a conversation.
 
-Agents (``anabranch.agents``) write conversations as trees. ``anabranch.stores`` implements the protocol
-``TreeStore``, and ``tests/suites`` has the checks that each implementation must pass.
+Agents (``anabranch.agents``) store conversations as trees. :func:`project` returns the messages
+that a provider receives for a path. ``anabranch.stores`` implements :class:`TreeStore`.
 
     _threads.py       threads, nodes, results of tools, refs; the protocol of stores
     _projection.py    the messages of a path, and the message of each node

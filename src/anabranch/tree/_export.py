@@ -42,14 +42,14 @@ def draw(
     here: str | None = None,
     columns: int | None = None,
 ) -> list[str]:
-    """Return a drawing of a thread for a terminal, line by line.
+    """Return the lines of a drawing of a thread as a tree, for a terminal.
 
     Args:
         tree: the thread.
-        shown: decides whether a node, and everything below it, is drawn.
+        shown: a function that decides whether a node and the nodes below it are drawn.
         width: the maximum characters of a node's text.
-        here: the id of the node where the user is.
-        columns: the width of the terminal, for which texts are cut further.
+        here: the id of the current node, which the drawing marks.
+        columns: the width of the terminal; longer lines are cut.
     """
     ids = short_ids(node.id for node in tree.nodes)
     blocks = provider_blocks(tree.nodes, tree.results) if tree.results else {}
@@ -119,9 +119,8 @@ SHORT = 40
 def tree_to_json(tree: Tree) -> dict[str, Any]:
     """Return the export of a thread as JSON.
 
-    A node has the content that a provider is sent for it: results of tools are at the beginning of
-    the node that follows the tool uses. The export leaves out reasoning, which only its provider
-    can read.
+    Each node has the content that a provider receives: tool results are at the beginning of the
+    node after the tool calls. The export leaves out reasoning, which only its provider can read.
     """
     blocks = provider_blocks(tree.nodes, tree.results)
     labels = {node_id: name for name, node_id in sorted(tree.refs.items()) if name != HEAD}
@@ -146,7 +145,7 @@ def node_to_json(node: Node, content: Iterable[Block], label: str | None) -> dic
 
 
 def messages_to_json(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the messages that a provider receives as JSON, with this library's own field names."""
+    """Return messages as JSON, with the field names of this library."""
     return [
         {"role": one.role, "content": [block.model_dump(mode="json") for block in one.content]}
         for one in with_reasoning_of_open_turn(messages)
@@ -180,7 +179,7 @@ def _mermaid(text: str) -> str:
 
 
 def to_markdown(tree: Tree) -> str:
-    """Return a thread as Markdown: the main branch, then each branch under its own heading."""
+    """Return a thread as Markdown: the main branch, then a section for each other branch."""
     branches = name_branches(tree.nodes)
     blocks = provider_blocks(tree.nodes, tree.results)
     sections: dict[str, list[str]] = {"": [f"# {_line(tree.thread.title or tree.thread.id)}"]}

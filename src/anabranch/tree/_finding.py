@@ -99,12 +99,12 @@ _NAME = re.compile(r"b[1-9][0-9]*(\.[1-9][0-9]*)*")
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """The branches of a thread, each with its nodes; the name of the main branch is empty.
+    """The named branches of a thread; the main branch has an empty name.
 
     Attributes:
-        of: the name of the branch that each node is on, by node id.
-        first: the id of the node that opens each branch, by name.
-        last: the id of the last node of each branch, by name.
+        of: the name of the branch of each node, by node id.
+        first: the id of each branch's first node, by branch name.
+        last: the id of each branch's last node, by branch name.
     """
 
     of: Mapping[str, str]
@@ -140,10 +140,10 @@ class BranchNamer:
 
 
 def name_branches(nodes: Iterable[Node]) -> Branches:
-    """Return the branches of a thread.
+    """Find the branches of a thread, and give each a name.
 
-    A ``branch`` node opens a branch. Of the other children of a node, the oldest continues its
-    branch and each younger one opens another.
+    A node of kind ``branch`` opens a branch. Of the other children of a node, the oldest continues
+    the branch, and each younger child opens another branch.
 
     Args:
         nodes: all nodes of the thread, in the order of :class:`Tree`.

@@ -62,7 +62,10 @@ def is_placeholder(result: Result) -> bool:
 
 
 def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
-    """Return the messages of ``path``, the nodes from a root to any node."""
+    """Return the messages that a provider receives for ``path``.
+
+    ``path`` has the nodes from a root to any node.
+    """
     projection, nodes = _Projection(results), tuple(path)
     for node in nodes:
         projection.add(node)

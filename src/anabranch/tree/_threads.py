@@ -40,7 +40,7 @@ NOT_MESSAGES: frozenset[Kind] = frozenset({*ASIDE, "branch"})
 """The kinds that may follow on a node that calls tools without being the next message."""
 
 HEAD = "head"
-"""The ref that moves with the conversation; every other ref of a thread is a label."""
+"""The name of the ref to the thread's current node; all other refs of a thread are labels."""
 
 
 SHOWN = "shown"
@@ -49,14 +49,14 @@ SHOWN = "shown"
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A conversation.
+    """A conversation: its title, system prompt and owner. The store has its nodes.
 
     Attributes:
-        id: unique and hard to guess.
+        id: the thread's id, unique and hard to guess.
         created_at: seconds since the epoch.
         system_prompt: the system prompt of every request.
         title: a title for users; may be empty.
-        owner: the principal that owns the thread; ``None`` where callers are not distinguished.
+        owner: the principal who started the thread; ``None`` if callers are not distinguished.
     """
 
     id: str
@@ -68,18 +68,18 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One immutable entry of a thread.
+    """An immutable node of a conversation tree: a message, a question, an answer or tool results.
 
     Attributes:
-        id: unique among all threads.
+        id: the node's id, unique among all threads.
         thread_id: the thread of the node.
-        parent_id: the node that it follows; ``None`` for a root.
-        kind: one of the kinds above.
+        parent_id: the id of the node before this node; ``None`` for a root.
+        kind: the kind of the node, such as ``user``, ``assistant`` or ``results``.
         content: the blocks of the node, without results of tools.
         created_at: seconds since the epoch.
         usage: the tokens of the model's reply, if the provider reported them. At ``results`` and
             ``question``, the tokens of the requests that the tools made until then.
-        data: values for the node's kind (the model's name; a question's step and schema).
+        data: further values, by kind: the model's name, or a question's step and schema.
     """
 
     id: str
@@ -93,7 +93,7 @@ class Node:
 
     @property
     def role(self) -> Role:
-        """The role that belongs to the node's kind."""
+        """The role of the node's message, which follows from ``kind``."""
         return ROLES[self.kind]
 
     @property
@@ -103,26 +103,26 @@ class Node:
 
     @property
     def shown(self) -> str:
-        """The text that users see, which is shorter if the node's text instructs a model."""
+        """The text to show to users, without instructions that are only for the model."""
         return str(self.data.get(SHOWN, self.text))
 
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:
-        """The node's tool use blocks."""
+        """The node's tool calls."""
         return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one tool use, stored at the node that called the tool.
+    """The result of a tool call, stored at the node that called the tool.
 
     Attributes:
-        node_id: the node that called the tool, or the answer from which the call ran again.
-        tool_use_id: the tool use block in the calling node.
+        node_id: the node that called the tool, or the answer after which the tool ran again.
+        tool_use_id: the id of the tool use block in the calling node.
         content: the result on every path below ``node_id``.
         is_error: whether the tool failed; refers to ``pending`` if that is not ``None``.
-        pending: the content that replaces ``content`` when the next message follows ``node_id``,
-            directly or after questions and answers.
+        pending: the content that replaces ``content`` when the next message is added below
+            ``node_id``, directly or after questions and answers.
     """
 
     node_id: str
@@ -134,7 +134,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A name for a node: ``head``, or a label."""
+    """A name for a node of a thread: ``head``, or a label."""
 
     name: str
     node_id: str
@@ -153,18 +153,18 @@ def check_place(node: Node, parent: Node | None) -> None:
 
 
 class RefusedError(StoreError):
-    """A node, result or ref cannot be written, although the store works.
+    """The store refuses a node, result or ref, which breaks a rule of the tree.
 
-    One such item can make the store refuse a whole append.
+    One refused item makes the store refuse the whole append.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """The end of a turn without a whole reply.
+    """A record that a turn ended without a complete reply: failed, or stopped by the user.
 
     Attributes:
-        error: the reason of a failure; ``None`` if a user stopped the turn.
+        error: the reason for a failure; ``None`` if a user stopped the turn.
     """
 
     error: str | None = None
@@ -172,12 +172,12 @@ class TurnEnd:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The nodes from a root to one node, and the results that these nodes hold.
+    """The nodes from a root to one node, and the tool results at these nodes.
 
     Attributes:
         nodes: the nodes, the root first.
-        results: the results, by the ids of the holder and of the tool use.
-        ends: the ends of turns without a whole reply, by the id of the turn's last node.
+        results: the results, by node id and tool use id.
+        ends: failed and stopped turns, by the id of the turn's last node.
     """
 
     nodes: tuple[Node, ...]
@@ -208,12 +208,12 @@ def _settle(path: Sequence[Node], held: dict[tuple[str, str], Result]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings(Path):
-    """The path to a node, and the nodes directly below, read at one moment.
+    """The path to a node and the nodes directly below, read in one transaction.
 
     Attributes:
         thread: the node's thread.
-        below: the children of the node, and of the nodes before it back to the first that is
-            neither a question nor an answer; by the parent's id, the oldest first.
+        below: the children by parent id, the oldest first: of the node, and of the questions and
+            answers directly before it, up to and including the node before these.
     """
 
     thread: Thread
@@ -227,7 +227,10 @@ class Surroundings(Path):
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A whole thread, with parents before children and older siblings before younger ones."""
+    """A whole thread: nodes, results and refs.
+
+    Parents come before children, and older siblings before younger siblings.
+    """
 
     thread: Thread
     nodes: tuple[Node, ...]
@@ -242,20 +245,20 @@ def surroundings_after(above: Path, thread: Thread, node: Node) -> Surroundings:
 
 
 class TreeStore(Protocol):
-    """A store of threads, and of their files.
+    """A store of threads, their nodes and their files.
 
     A method that raises ``StoreError`` has changed nothing. If two processes add nodes to one
     thread at the same time, no node is lost. Texts are returned exactly as they were
     written. A write survives a crash once its method has returned. An unknown thread or node is an
-    error only where a method says so.
+    error only if the method's description says so.
     """
 
     async def create_thread(self, thread: Thread) -> None:
-        """Add a thread without nodes. An existing id is an error."""
+        """Add a thread without nodes; an existing id is an error."""
         ...
 
     async def thread(self, thread_id: str) -> Thread | None:
-        """Return the thread, ``None`` if it does not exist."""
+        """Return the thread, or ``None`` if it does not exist."""
         ...
 
     async def threads(self, limit: int) -> list[Thread]:
@@ -263,15 +266,16 @@ class TreeStore(Protocol):
         ...
 
     async def threads_of(self, owner: str | None, limit: int) -> list[Thread]:
-        """Return the latest threads with this owner, or without one, the newest first."""
+        """Return the latest threads of this owner, or those without an owner, the newest first."""
         ...
 
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> None:
-        """Add nodes, in order, then set results, then move refs: all or nothing.
+        """Add nodes, set results and move refs, in this order and in one transaction.
 
-        Each sequence may be empty. A result replaces that of the same node and tool use.
+        Each sequence may be empty. A result replaces the earlier result of the same node and tool
+        use.
 
         A parent must exist, or come earlier in ``nodes``; :func:`check_place` must allow each
         place; an id must be new. :class:`RefusedError` is raised if a node violates one of these
@@ -286,36 +290,40 @@ class TreeStore(Protocol):
         ...
 
     async def end_turn(self, node_id: str, end: TurnEnd | None) -> None:
-        """Set or, with ``None``, remove the end of a turn at a node; an unknown node is an error."""
+        """Record that a turn failed or was stopped at a node; ``None`` removes the record.
+
+        An unknown node is an error.
+        """
         ...
 
     async def set_ref(self, thread_id: str, ref: Ref) -> None:
-        """Point a name at a node of the thread; a node of another thread is an error."""
+        """Set a ref to a node of the thread; a node of another thread is an error."""
         ...
 
     async def delete_ref(self, thread_id: str, name: str) -> bool:
-        """Delete a name; return whether it existed."""
+        """Delete a ref; return whether the ref existed."""
         ...
 
     async def refs(self, thread_id: str) -> dict[str, str]:
-        """Return the thread's refs: the nodes that they point at, by name, sorted."""
+        """Return the node id of each ref of the thread, by name, sorted."""
         ...
 
     async def node(self, node_id: str) -> Node | None:
-        """Return the node, ``None`` if it does not exist."""
+        """Return the node, or ``None`` if it does not exist."""
         ...
 
     async def path(self, node_id: str) -> Path:
-        """Return the path to a node by one statement, however long the path is.
+        """Return the path from the root to a node, read in one statement.
 
         An unknown node is an error.
         """
         ...
 
     async def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
-        """Return the surroundings of a node of the thread, by default of the node at its head.
+        """Return the path to a node of the thread and its children; by default, of the head.
 
-        The store reads them in one statement, like a path. ``None`` if the thread has no such node.
+        The store reads them in one statement. Returns ``None`` if the thread does not have the
+        node.
         """
         ...
 
@@ -328,15 +336,16 @@ class TreeStore(Protocol):
         ...
 
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
-        """Return the nodes that were added to a thread after the nodes ``known``.
+        """Return the nodes that were added to a thread since its nodes were ``known``.
 
-        ``known`` are all nodes of the thread at an earlier time. The store only counts them: the
-        result is ``None`` if some are gone, and otherwise has the order of a :class:`Tree`. The result may lack a node that was deleted and added again under its old id.
+        ``known`` has all nodes of the thread at an earlier time. The result is in the order of a
+        :class:`Tree`, or ``None`` if known nodes were deleted. The store only counts the known
+        nodes, so the result may lack a node that was deleted and added again with the same id.
         """
         ...
 
     async def tree(self, thread_id: str) -> Tree:
-        """Return a whole thread. An unknown thread is an error."""
+        """Return a whole thread; an unknown thread is an error."""
         ...
 
     async def delete_thread(self, thread_id: str) -> bool:
@@ -344,7 +353,7 @@ class TreeStore(Protocol):
         ...
 
     async def delete_subtree(self, node_id: str) -> int:
-        """Delete a node, everything below it and the refs to them; return the number of nodes.
+        """Delete a node, all nodes below and their refs; return the number of deleted nodes.
 
         The store also deletes the files to which only these nodes and their results refer.
         """
@@ -353,7 +362,7 @@ class TreeStore(Protocol):
     async def add_files(self, thread_id: str, files: Mapping[str, bytes]) -> None:
         """Store files of a thread, each under its SHA-256 in hexadecimal.
 
-        A file that the thread has already stays. An unknown thread is an error.
+        A file that the thread has already stays unchanged. An unknown thread is an error.
         """
         ...
 

@@ -45,23 +45,24 @@ class _Stopped(BaseModel):
 
 
 class ChatClient:
-    """A client of one chat server.
+    """A client of a chat server (``anabranch web``): sends messages and answers questions.
 
-    With ``async with`` the client keeps connections open between calls; otherwise each call opens one.
+    ``async with`` keeps connections open between calls; otherwise each call opens a new connection.
 
     Args:
         url: the application's address, as ``anabranch web`` prints it. A ``?token=`` in the address
             becomes the token.
         plugins: ``plugin.client`` of each tool whose questions this client answers.
-        token: the token that the server asks of its clients.
+        token: the token that the server demands.
         headers: further headers of each request, such as the cookie of an application's session.
-        otherwise: answers the questions without a plugin. By default, such a question raises an
-            error and stays open.
-        reconnects: seconds to wait before each attempt to connect again; an empty list for no attempt.
-        transport: carries the requests; by default, the network.
+        otherwise: answers questions of tools without a plugin. By default, such a question raises
+            an error and stays open.
+        reconnects: seconds to wait before each attempt to reconnect; an empty list means no
+            attempt.
+        transport: the HTTP transport of the requests; by default, the network.
 
     Raises:
-        ValueError: if the URL is no HTTP URL, or two plugins are for tools of the same name.
+        ValueError: if ``url`` is not an HTTP URL, or two plugins belong to tools of the same name.
     """
 
     def __init__(
@@ -106,15 +107,15 @@ class ChatClient:
     async def say(self, thread: str, text: str, *, at: str | None = None) -> ChatReply:
         """Send a message, answer the questions that tools then ask, and return the last reply.
 
-        See :meth:`stream`. If the caller cancels, the client stops reading and the turn continues;
-        :meth:`stop` stops the turn.
+        The arguments and errors are those of :meth:`stream`. If the caller cancels, the client
+        stops reading and the turn continues; :meth:`stop` stops the turn.
         """
         return await _reply_of(self.stream(thread, text, at=at))
 
     async def resume(self, thread: str) -> ChatReply:
         """Answer the open questions of a thread, and return the last reply.
 
-        The questions may be of another client's turn, or of this client's before a restart.
+        Another client may have started the turn that asks, or this client before a restart.
 
         Raises:
             ChatClientError: if :meth:`stream` raises it.
@@ -124,15 +125,16 @@ class ChatClient:
     async def stream(
         self, thread: str, text: str, *, at: str | None = None
     ) -> AsyncGenerator[Event]:
-        """Send a message and answer questions; yield all AG-UI events until none is open.
+        """Send a message and answer the questions that follow; yield all AG-UI events.
 
-        The server creates a thread that does not exist, and cancels earlier open questions. Handlers
-        answer new questions between the events, and the client sends these answers together.
+        The stream ends when no question is open. The server creates a missing thread, and cancels
+        earlier open questions. Between the events, handlers answer new questions, and the client
+        sends these answers together.
 
         Args:
             thread: the thread's id.
             text: the message; ``/TOOL name=value …`` calls a tool without the model.
-            at: the node that the message follows; by default, the last one of the thread.
+            at: the node that the message follows; by default, the thread's last node.
 
         Raises:
             ChatClientError: if the server is unreachable, or refuses the message or an answer; if
@@ -148,7 +150,7 @@ class ChatClient:
     async def stream_answers(self, thread: str) -> AsyncGenerator[Event]:
         """Answer the open questions of a thread, and yield all events that follow; see :meth:`stream`.
 
-        A running turn comes first, from its beginning.
+        If a turn is running, the events begin with its first.
         """
         async with self._connected() as connection:
             state = await connection.state(thread)
@@ -162,7 +164,7 @@ class ChatClient:
                     yield event
 
     async def stop(self, thread: str) -> bool:
-        """Stop the running turn of a thread; return whether there was one.
+        """Stop the running turn of a thread; return whether a turn was running.
 
         Raises:
             ChatClientError: if the server is unreachable, or the thread does not exist.

@@ -36,18 +36,18 @@ ADVICE = {
 
 
 class ChatClientError(AnabranchError):
-    """A chat's server is unreachable, or refused or failed; the message gives the reason.
+    """The chat server could not be reached, refused a request, or failed; the message says why.
 
     Attributes:
         status: the HTTP status of a refusal. 401: the token is missing or invalid. 404: the thread
             or the question does not exist. 409: a turn is running, or a question has another
             answer. 410: a question has expired. 422: a message or an answer does not fit. 429: too
-            many requests. ``None`` if the error is no refusal.
+            many requests. ``None`` if the server refused nothing.
         reason: the reason why the server refused an answer: ``unknown``, ``answered``, ``expired``
             or ``invalid``.
-        errors: the faults of an answer by its fields; the faults of the whole answer are under an
-            empty name.
-        retry_after: seconds until the next attempt, if the server sends them.
+        errors: the problems of an answer, by field; an empty name has the problem of the whole
+            answer.
+        retry_after: seconds to wait before the next attempt, if the server sent a time.
     """
 
     def __init__(
@@ -117,7 +117,8 @@ class ChatReply:
 
     Attributes:
         text: the model's last text; empty without one.
-        node_id: the node of the tree that has the reply, ``None`` if the server names none.
+        node_id: the id of the reply's node in the conversation tree; ``None`` if the server sent no
+            id.
         is_stopped: whether the turn stopped before its end.
     """
 

@@ -53,11 +53,11 @@ class PluginServer:
 
 
 class PluginClient:
-    """The part of a plugin for the process that shows the tool's questions.
+    """The client side of a plugin, which answers the tool's questions by handlers.
 
     Attributes:
-        tool_name: the tool whose questions it answers.
-        elicits: the tool's elicitations with a handler, by key.
+        tool_name: the name of the tool whose questions the handlers answer.
+        elicits: the elicitations that have a handler, by key.
     """
 
     def __init__(self, tool: Tool[Any], handlers: Mapping[str, ElicitHandler[Any]]) -> None:
@@ -71,7 +71,7 @@ class PluginClient:
         """Return the handler's answer to ``request``, checked against the request's model.
 
         Raises:
-            TypeError: if the handler returned no answer to this question.
+            TypeError: if the handler returned a value that is not an answer to this question.
             Exception: if the handler raises it.
         """
         result: ElicitResult[Any] = await _handled(self._handlers[request.key], request)
@@ -129,27 +129,27 @@ async def _handled(handler: ElicitHandler[Any], request: PluginRequest[Any]) -> 
 
 
 class Plugin(Generic[T]):
-    """A tool with a handler, or a module for the page, for each question that it can ask.
+    """A tool, and for each of its questions a Python handler or an ES module that shows it.
 
     Args:
         tool: the tool; it must declare its elicitations.
-        on_elicit: the handlers, by elicitation or by its key: a mapping, or a list of pairs.
-        expose: the call's data for handlers, as dotted paths below ``params`` and ``handoff``; by
-            default, the parameters alone.
+        on_elicit: the handlers, by elicitation or elicitation key: a mapping, or a list of pairs.
+        expose: the call's data that handlers receive, as dotted paths below ``params`` and
+            ``handoff``; by default, the parameters.
         concurrent_elicits: whether a call may ask several questions at a time. By default, the
             second raises ``ConcurrentElicitError``.
-        elicits_in_branches: whether sub-branches may ask. By default, a branch that asks gets
-            ``ElicitInBranchError``: only the tool that the chat called asks.
-        on_page: ES modules that show questions in the page: pairs of an elicitation, or its key,
-            and a file.
+        elicits_in_branches: whether sub-branches may ask. By default, a question in a sub-branch
+            raises ``ElicitInBranchError``.
+        on_page: ES modules that show questions in the web page: pairs of an elicitation, or its
+            key, and a file.
 
     Attributes:
         server: the side that runs the tool.
         client: the side that shows the questions.
-        mcp: the same tool for an MCP server, where the client's user answers.
+        mcp: the tool without handlers, for an MCP server whose client asks the user.
 
     Raises:
-        TypeError: if a handler is no function, or belongs to neither an elicitation nor a key.
+        TypeError: if a handler is not a function, or its key is neither an elicitation nor a text.
         ValueError: if the tool declares no elicitations; if a key has neither handler nor module,
             has two of a kind, or is unknown; if an elicitation belongs to another tool; if a module
             cannot be read; or if ``expose`` names data that the tool does not have.
@@ -211,19 +211,19 @@ class PluginBuilder(Generic[T]):
     def on_elicit(
         self, handlers: Mapping[Elicitation[Any] | str, ElicitHandler[Any]] | list[Handled]
     ) -> PluginBuilder[T]:
-        """Add handlers, by elicitation or by its key: a mapping, or a list of pairs."""
+        """Add handlers, by elicitation or elicitation key: a mapping, or a list of pairs."""
         self._handled += handlers if isinstance(handlers, list) else handlers.items()
         return self
 
     def on(self, elicitation: Elicitation[M], handler: ElicitHandler[M]) -> PluginBuilder[T]:
-        """Add the handler of one elicitation; a type checker compares it with the model."""
+        """Add the handler of one elicitation; type checkers compare it with the model."""
         self._handled.append((elicitation, handler))
         return self
 
     def on_page(
         self, elicitation: Elicitation[Any] | str, file: str | Path | Traversable
     ) -> PluginBuilder[T]:
-        """Show an elicitation in the page of the web application by the ES module in ``file``."""
+        """Let the ES module in ``file`` show an elicitation in the web page."""
         self._shown.append((elicitation, file))
         return self
 
@@ -250,7 +250,7 @@ def make_plugin(
     concurrent_elicits: bool = False,
     elicits_in_branches: bool = False,
 ) -> PluginBuilder[T]:
-    """Start a plugin for ``tool``: ``make_plugin(tool).on_elicit({KEY: handler}).build()``.
+    """Return a builder of a plugin: ``make_plugin(tool).on_elicit({KEY: handler}).build()``.
 
     Args:
         tool: the tool; it must declare its elicitations.

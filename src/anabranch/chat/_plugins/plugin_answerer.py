@@ -91,12 +91,12 @@ class PluginAnswerer(Absent):
 
     Args:
         store: the agent's store, which has each question before the tool asks it.
-        plugins: answer their tools' questions; their tools have different names.
-        otherwise: answers the questions without a handler: those that their tool does not declare,
-            and those with only a module for the page. By default, such a question is declined.
+        plugins: the plugins, each for a tool of another name.
+        otherwise: answers questions without a handler: undeclared questions, and questions that
+            only an ES module shows. By default, such a question is declined.
 
     Raises:
-        ValueError: if two plugins are for tools of the same name.
+        ValueError: if two plugins belong to tools of the same name.
     """
 
     def __init__(

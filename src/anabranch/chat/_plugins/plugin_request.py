@@ -53,12 +53,12 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class ElicitId(BaseModel):
-    """The unique id of one question: if a call asks again, the id differs.
+    """The id of one question; a call that asks again uses another id.
 
     Attributes:
         tool_name: the tool that asks.
         key: the key of the declared elicitation.
-        call_id: the line of the call that asks; another answer starts another line.
+        call_id: the id of the call that asks; a changed answer continues under a new id.
         seq: the number of earlier questions of the call on this path of the conversation.
     """
 
@@ -72,15 +72,15 @@ class ElicitId(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PluginRequest(Generic[M]):
-    """A question in the form that a plugin's handler receives.
+    """A question, as a plugin's handler receives it.
 
     Attributes:
-        id: names the question.
+        id: the id of the question.
         message: the question's text.
         model: the model that the answer must fit.
         schema: the JSON Schema of the model's form.
         params: the exposed arguments of the tool.
-        handoff: the exposed part of the result of a ``HandoffTool``'s ``before``.
+        handoff: the exposed part of the value that a ``HandoffTool``'s ``before`` returned.
         context: the value that the tool passed as ``context=``.
     """
 

@@ -56,41 +56,40 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     closes_store: bool = False,
     code_version: str | None = None,
 ) -> Starlette:
-    """Return the chat as a web application.
+    """Return the web application of a chat, with its page, as a Starlette (ASGI) application.
 
     Args:
         store: the store of conversations and their events. A page that returns, or connects to
-            another process with the same store, gets the events that it missed. With a store from
-            outside of :mod:`anabranch.stores`, the events are in memory.
+            another process with the same store, gets the events that it missed. A store that is not
+            of :mod:`anabranch.stores` keeps the events in memory.
         model: the model that replies.
-        tools: the tools that the model and the user may call; a plugin stands for its tool.
-        calls: the store of calls of tools, with which effects happen once even if a process dies;
-            by default, as for :class:`~anabranch.agents.Agent`.
-        recorded_calls: the detail in which the page shows recorded calls: ``outline``, without
-            values, or ``values``. Everyone who reaches the application sees all calls in the store
-            of ``calls``, including those of other callers. Without ``recorded_calls``, the page has
-            no calls room.
-        memory: the memories that the page lists, searches and forgets. Each principal sees only
-            memories of that principal. Without ``memory``, the page has no memory room.
+        tools: the tools that the model and the user may call; pass a plugin in place of its tool.
+        calls: the store of the tools' calls, so that effects happen once even if a process dies;
+            default as for :class:`~anabranch.agents.Agent`.
+        recorded_calls: the detail in which the page shows recorded calls: ``outline`` (no values)
+            or ``values``. Every user of the application sees all calls in the store of ``calls``,
+            also those of other callers. Without ``recorded_calls``, the page does not list calls.
+        memory: the memories that the page lists, searches and deletes. Each principal sees only
+            memories of that principal. Without ``memory``, the page does not list memories.
         limits: the limits of each turn.
         tool_limits: limits of each call of a tool, in addition to the tool's own.
         capabilities: the kinds of questions that tools may ask; by default, every kind that the
-            model offers. Tools of plugins also have the plugin's rules.
-        token: the token that each request presents, as ``Authorization: Bearer …``, or the page
-            once as ``?token=…``. Without a token, everyone who reaches the application may use it.
-        authenticate: a function, async or plain, that returns the principal of a request, or ``None`` to refuse the
-            request, or raises an ``HTTPException`` of Starlette to answer it. A thread belongs to
-            the principal who began it, and does not exist for anybody else.
+            model offers. A plugin may restrict its tool further.
+        token: the token that clients must send: ``Authorization: Bearer …`` in each request, or
+            ``?token=…`` when the page opens. Without a token, every client may use the application.
+        authenticate: a function, async or plain, that returns the principal of a request, or
+            ``None`` to refuse the request, or raises an ``HTTPException`` of Starlette to answer
+            it. Only the principal who started a thread can see the thread.
         hosts: the host names of the application, without port; by default, those of this machine.
-        rates: maximum requests and runs in a minute of a principal, or of an address without one;
-            by default, no limit.
-        max_streams: maximum open streams of events of a principal, or of an address without one,
-            in this process; the application refuses further streams. By default, 100 for a
-            principal, and no limit if callers are not distinguished.
-        now: seconds that never go back, for the rates and the backlog.
+        rates: maximum requests and runs per minute of a principal, or of a network address if the
+            request has no principal; by default, no limit.
+        max_streams: maximum open event streams of a principal, or of a network address, in this
+            process; the application refuses further streams. By default, 100 for a principal, and
+            no limit if callers are not distinguished.
+        now: returns monotonic seconds, for the rates and the backlog.
         clock: the time; by default, the system's.
-        engine: the engine that calls a worker for each run. By default, each process is its own
-            worker.
+        engine: the engine that assigns runs to workers. By default, each process works on the runs
+            that it receives.
         concurrency: maximum runs on which this process works at the same time; ``None`` leaves the
             runs to other processes with the same engine, such as ``anabranch worker``.
         per_principal: maximum runs of one principal on which all processes with the same store
@@ -98,16 +97,16 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             distinguished, all are one principal. By default, there is no limit: workers take runs in
             the order of their arrival.
         max_backlog: maximum runs that wait for a worker. The application refuses further messages
-            with a retry time, and stores nothing of them. The application never refuses answers,
-            since answers end open work. By default, no limit.
+            with a retry time, and does not store them. The application never refuses answers, since
+            answers end open work. By default, no limit.
         closes_store: whether the application closes the store at its end.
-        code_version: the version of the tools' code. Only code of the version that started a call,
-            or code that repeats its recorded steps, continues the call. Otherwise, the run waits
-            for a process of that version. By default, a digest of the files that define the tools.
+        code_version: the version of the tools' code. A call continues only with the version that
+            started it, or with code that repeats its recorded steps. Otherwise, the run waits for a
+            process of that version. By default, a digest of the files that define the tools.
 
     Raises:
         ValueError: if ``authenticate`` comes with ``token`` or with ``recorded_calls``, a number is
-            not positive, ``token`` or a host is no such text, or ``code_version`` is invalid.
+            not positive, or ``token``, a host or ``code_version`` is invalid.
         TypeError: if ``store``, ``model``, ``capabilities`` or a tool has another type.
     """
     require_parts("make_chat_app()", store, model, capabilities)

@@ -18,11 +18,11 @@ CALLERS_HELD = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """The limits per minute of one caller, who is a user or else a network address.
+    """Maximum requests and runs per minute of one caller: a user, or else a network address.
 
     Attributes:
         requests: requests of all kinds, refused ones included.
-        runs: messages and answers, each of which gives work to the model or a tool.
+        runs: messages and answers, each of which starts work of the model or a tool.
 
     Raises:
         ValueError: if a number is not positive.

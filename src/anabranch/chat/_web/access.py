@@ -12,8 +12,6 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -25,58 +23,10 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch._aio import ThrottledWarning
-from anabranch._budget import FullShareError, Shares
+from anabranch._budget import Shares
 from anabranch._engine import is_async
-from anabranch.chat._web.rate_limits import RateLimits, Rates, counted_as
+from anabranch.chat._web.rate_limits import CALLER, Caller, RateLimits, Rates, counted_as, too_many
 from anabranch.tool import wrong_kind
-
-CALLER = "anabranch.caller"
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The client that sent a request; ``principal`` owns the threads that the client sees."""
-
-    principal: str | None
-    counted_as: str
-    rates: Rates
-    streams: Shares
-
-    def check_run(self) -> None:
-        seconds = self.rates.runs.take(self.counted_as)
-        if seconds:
-            raise too_many("messages and answers", seconds)
-
-    def open_stream(self) -> ExitStack:
-        place = ExitStack()
-        try:
-            place.enter_context(self.streams.place(self.counted_as))
-        except FullShareError:
-            why = f"You have {self.streams.most} streams of events open: close a page."
-            raise _later(why, 5) from None
-        return place
-
-
-def caller_of(request: Request) -> Caller:
-    caller: Caller = request.scope[CALLER]
-    return caller
-
-
-def too_many(what: str, seconds: int) -> HTTPException:
-    return _later(f"Too many {what}. Try again in {seconds} s.", seconds)
-
-
-def full(seconds: int) -> HTTPException:
-    return _later(
-        f"Too many messages already wait for an answer. Send this one again in {seconds} s:"
-        " the server stored nothing of it.",
-        seconds,
-    )
-
-
-def _later(why: str, seconds: int) -> HTTPException:
-    return HTTPException(429, why, {"Retry-After": str(seconds)})
-
 
 Authenticate: TypeAlias = Callable[[Request], Awaitable[str | None] | str | None]
 """Returns the name of the principal that makes a request, ``None`` for an unknown one.

@@ -1,15 +1,20 @@
-"""Limits the requests and runs of each caller per minute."""
+"""Limits the requests and runs of each caller per minute, and the caller's streams of events."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from anabranch._budget import by_address
+from anabranch._budget import FullShareError, Shares, by_address
+
+CALLER = "anabranch.caller"
+"""The key of the caller in the scope of a request."""
 
 MINUTE = 60.0
 CALLERS_HELD = 10_000
@@ -90,3 +95,48 @@ class Buckets:
             if each.level + (now - each.filled) * most / MINUTE < most
         }
         self.held = dict(list(used.items())[-CALLERS_HELD // 2 :])
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The client that sent a request; ``principal`` owns the threads that the client sees."""
+
+    principal: str | None
+    counted_as: str
+    rates: Rates
+    streams: Shares
+
+    def check_run(self) -> None:
+        seconds = self.rates.runs.take(self.counted_as)
+        if seconds:
+            raise too_many("messages and answers", seconds)
+
+    def open_stream(self) -> ExitStack:
+        place = ExitStack()
+        try:
+            place.enter_context(self.streams.place(self.counted_as))
+        except FullShareError:
+            why = f"You have {self.streams.most} streams of events open: close a page."
+            raise _later(why, 5) from None
+        return place
+
+
+def caller_of(request: Request) -> Caller:
+    caller: Caller = request.scope[CALLER]
+    return caller
+
+
+def too_many(what: str, seconds: int) -> HTTPException:
+    return _later(f"Too many {what}. Try again in {seconds} s.", seconds)
+
+
+def full(seconds: int) -> HTTPException:
+    return _later(
+        f"Too many messages already wait for an answer. Send this one again in {seconds} s:"
+        " the server stored nothing of it.",
+        seconds,
+    )
+
+
+def _later(why: str, seconds: int) -> HTTPException:
+    return HTTPException(429, why, {"Retry-After": str(seconds)})

@@ -30,11 +30,11 @@ from anabranch._durable import (
 )
 from anabranch._text import json_line
 from anabranch.agents import CalledTool
-from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.another_line import answer_differently
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.rate_limits import caller_of, full
 from anabranch.chat._web.requests import CallAnswerBody, json_response, read_body
 from anabranch.memory import (
     Banks,

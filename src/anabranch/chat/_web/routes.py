@@ -17,13 +17,13 @@ from starlette.routing import Route
 
 from anabranch._text import IMAGES, media_type
 from anabranch.agents import branches_in
-from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_data
 from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.page_files import IMMUTABLE, JAVASCRIPT
+from anabranch.chat._web.rate_limits import caller_of, full
 from anabranch.chat._web.requests import (
     AnswerBody,
     LabelBody,

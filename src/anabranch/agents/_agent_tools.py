@@ -76,31 +76,21 @@ def read_input(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The questions of a tool; at ``until``, unless ``None``, it continues with the answers so far."""
+class Waiting:
+    """A tool that has not returned: it asks, its stored call sleeps, or its branches wait.
 
-    asks: tuple[Ask, ...]
-    state: str
+    Attributes:
+        asks: the questions of the tool; empty if it sleeps, or its branches wait.
+        state: the journal of a call that asks.
+        until: the end of the sleep, or the time at which the tool continues with the answers so
+            far; ``None`` without such a time.
+        call: the id of a stored call that asks.
+    """
+
+    asks: tuple[Ask, ...] = ()
+    state: str = ""
     until: float | None = None
     call: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AskedInBranches:
-    """The return value of a tool whose branches wait for answers; the tree has the branches' state.
-
-    The agent uses the tool again when a branch can continue, or all branches have ended.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Asleep:
-    """The return value of a tool whose stored call sleeps ``until`` a time, without a task.
-
-    The agent may use the tool earlier, in any process: the tool then returns this value again.
-    """
-
-    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +143,7 @@ class UsableTool(AgentTool, Protocol):
 
     placeholder: str | None = None
 
-    async def use(self, here: ToolUse) -> Outcome | Asked | AskedInBranches | Asleep: ...
+    async def use(self, here: ToolUse) -> Outcome | Waiting: ...
 
 
 @dataclass(frozen=True, slots=True)

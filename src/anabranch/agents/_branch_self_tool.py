@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
-from anabranch.agents._agent_tools import AgentTool, AskedInBranches, Outcome, ToolUse, UsableTool
+from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse, UsableTool, Waiting
 from anabranch.agents._branch_progress import ALLOW_WORK, BEFORE, BranchOutcome, BranchProgress
 from anabranch.agents._branch_runs import BranchPath, new_branches, run_branches
 from anabranch.agents._branch_self_input import (
@@ -53,7 +53,7 @@ class BranchSelfTool(UsableTool):
         self._judge = judge
         self._judges = judges
 
-    async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
+    async def use(self, here: ToolUse) -> Outcome | Waiting:
         dependencies = here.timeline.dependencies
         progress = await here.branches()
         if starts := progress.opened(here.caller, here.block.id):
@@ -70,7 +70,7 @@ class BranchSelfTool(UsableTool):
             await fork.run(paths)
             if not await fork.has_ended():
                 is_over = here.continuation.is_over and bool(paths)
-                return await fork.interrupted() if is_over else AskedInBranches()
+                return await fork.interrupted() if is_over else Waiting()
             branches = await fork.branches()
             made = await self._recombined(here, fork.wanted, branches)
         except asyncio.CancelledError:

@@ -17,15 +17,7 @@ from anabranch._asking import Host
 from anabranch._durable import CallService, Job
 from anabranch._engine import Answer, Ask, Journal, Notice, wakes_at
 from anabranch._telemetry import call_in_logs
-from anabranch.agents._agent_tools import (
-    ELSEWHERE,
-    Asked,
-    Asleep,
-    Outcome,
-    ToolUse,
-    UsableTool,
-    failed,
-)
+from anabranch.agents._agent_tools import ELSEWHERE, Outcome, ToolUse, UsableTool, Waiting, failed
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._call_expiry import keep_open, reaper_of, runtime_at
 from anabranch.agents._events import ToolBranched, ToolNoticed
@@ -56,10 +48,10 @@ class CalledTool(UsableTool):
             name=tool.name, description=tool.description, input_schema=tool.input_schema
         )
 
-    async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
+    async def use(self, here: ToolUse) -> Outcome | Waiting:
         """Run the call's next round; an interruption undoes the call unless the turns are suspended.
 
-        With a ``user``, the method waits while the call sleeps; otherwise it returns ``Asleep``.
+        With a ``user``, the method waits while the call sleeps; otherwise it returns ``Waiting``.
         """
         dependencies = here.timeline.dependencies
         try:
@@ -87,21 +79,21 @@ class CalledTool(UsableTool):
         job: Job,
         journal: Journal,
         answers: Mapping[str, Answer],
-    ) -> Outcome | Asked | Asleep:
+    ) -> Outcome | Waiting:
         dependencies, clock = here.timeline.dependencies, service.runtime.clock
         if here.continuation.is_stopped:
             return await self._undone(here, journal)
         is_left_alone = dependencies.user is None
         try:
             outcome = await service.run_round(job, journal, answers, _RESUMABLE)
-            while isinstance(outcome, Asked) and not outcome.asks:
+            while isinstance(outcome, Waiting) and not outcome.asks:
                 journal = Journal.loads(outcome.state)
                 until = wakes_at(journal) or 0.0
                 if is_left_alone and until > clock.now():
                     if here.continuation.is_over:
                         return await self._undone(here, journal)
                     await keep_open(dependencies, journal.line, until)
-                    return Asleep(until)
+                    return Waiting(until=until)
                 await pause(clock, until - clock.now())
                 outcome = await service.run_round(job, journal, {}, _RESUMABLE)
         except InvalidTokenError as error:
@@ -113,7 +105,7 @@ class CalledTool(UsableTool):
             if not dependencies.suspension.begun:
                 await run_shielded(self._interrupt(here, journal))
             raise
-        if isinstance(outcome, Asked):
+        if isinstance(outcome, Waiting):
             asked = replace(outcome, call=journal.line)
             if dependencies.user is not None:
                 return asked
@@ -202,14 +194,14 @@ def _loaded(answered: AnsweredRound) -> Journal:
 class _Resumable:
     kind = "agent"
 
-    def make(self, asks: tuple[Ask, ...], state: str) -> Asked:
-        return Asked(asks, state)
+    def make(self, asks: tuple[Ask, ...], state: str) -> Waiting:
+        return Waiting(asks, state)
 
-    def dump(self, reply: Asked) -> dict[str, Any]:
+    def dump(self, reply: Waiting) -> dict[str, Any]:
         return {"asks": [dump_ask(ask) for ask in reply.asks]}
 
-    def load(self, stored: dict[str, Any], state: str) -> Asked:
-        return Asked(tuple(map(load_ask, stored["asks"])), state)
+    def load(self, stored: dict[str, Any], state: str) -> Waiting:
+        return Waiting(tuple(map(load_ask, stored["asks"])), state)
 
 
 _RESUMABLE = _Resumable()

@@ -13,10 +13,10 @@ from anabranch._aio import run_shielded
 from anabranch.agents._agent_tools import (
     ELSEWHERE,
     AgentTool,
-    AskedInBranches,
     Outcome,
     ToolUse,
     UsableTool,
+    Waiting,
     read_input,
 )
 from anabranch.agents._branch_progress import BRANCH_ID, BranchOutcome, BranchProgress
@@ -96,7 +96,7 @@ class _Create(FoldingTool):
             CreateInput,
         )
 
-    async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
+    async def use(self, here: ToolUse) -> Outcome | Waiting:
         wanted = read_input(CreateInput, here.block.input, self.name)
         tools = _chosen(here.tools, wanted.tools)
         progress = await here.branches()
@@ -131,7 +131,7 @@ class _Create(FoldingTool):
 
     async def _continued(
         self, here: ToolUse, tools: Mapping[str, UsableTool], start: Node, progress: BranchProgress
-    ) -> Outcome | AskedInBranches:
+    ) -> Outcome | Waiting:
         branches = self.branches_of(here)
         branch = await branches.time_out(str(start.data[BRANCH_ID]))
         if not branch.is_open:
@@ -140,7 +140,7 @@ class _Create(FoldingTool):
         if (ended := progress.outcome(start)) is not None:  # ended, not yet closed
             return seen_outside(await self._ended(here, working, ended))
         if not progress.going([start], how.within, is_asked=how.user is not None):
-            return AskedInBranches()
+            return Waiting()
         async with self._closing(here, working):
             return await self._worked(here, tools, working, BranchPath(progress.path(start)))
 
@@ -150,7 +150,7 @@ class _Create(FoldingTool):
         tools: Mapping[str, UsableTool],
         working: WorkingBranch,
         path: BranchPath,
-    ) -> Outcome | AskedInBranches:
+    ) -> Outcome | Waiting:
         outcomes: dict[str, BranchOutcome] = {}
         turn = Turn(here.timeline, tools, here.continuation.in_branches)
         await run_branches(turn, [path], outcomes, work=True, parallel=False, working=working)
@@ -159,7 +159,7 @@ class _Create(FoldingTool):
             return seen_outside(await self._ended(here, working, outcome))
         if here.continuation.is_over:
             return seen_outside(await working.service.force(working.id, "its questions were left"))
-        return AskedInBranches()
+        return Waiting()
 
     @asynccontextmanager
     async def _closing(self, here: ToolUse, working: WorkingBranch) -> AsyncGenerator[None]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pydantic_core import to_json
 
 from anabranch._engine import Ask
-from anabranch.agents._agent_tools import Asked, Outcome, ToolUse, UsableTool
+from anabranch.agents._agent_tools import Outcome, ToolUse, UsableTool, Waiting
 from anabranch.agents._batch_line import AskedRound
 from anabranch.agents._tool_questions import (
     IN_FRONT_END,
@@ -49,8 +49,8 @@ class FrontEndTool(UsableTool):
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
 
-    async def use(self, here: ToolUse) -> Asked:
-        return Asked((Ask(here.block.id, IN_FRONT_END, FrontEndCall(tool=self.name), ""),), "")
+    async def use(self, here: ToolUse) -> Waiting:
+        return Waiting((Ask(here.block.id, IN_FRONT_END, FrontEndCall(tool=self.name), ""),))
 
 
 class FrontEndTools:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pydantic import JsonValue
 
 from anabranch.agents._agent_dependencies import require_node
-from anabranch.agents._agent_tools import Asked
+from anabranch.agents._agent_tools import Waiting
 from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
 from anabranch.agents._events import ToolEnded
 from anabranch.agents._ports import name_after
@@ -106,7 +106,7 @@ class LineWriter:
     # -- additions of a batch -------------------------------------------------------------------
 
     async def ask(
-        self, tool_use_id: str, asked: Asked, after: AskedRound | None, used: SideUsage
+        self, tool_use_id: str, asked: Waiting, after: AskedRound | None, used: SideUsage
     ) -> None:
         """Store the questions of the round ``after`` another, unless another process has stored them."""
         usage, data = used.take()

@@ -22,7 +22,7 @@ from anabranch._budget import UNLIMITED
 from anabranch._durable import Job
 from anabranch._engine import Journal, Notice, current_call, current_idempotency_key, fingerprint
 from anabranch._text import encodable
-from anabranch.agents._agent_tools import Asked, Asleep, Outcome, ToolUse, failed
+from anabranch.agents._agent_tools import Outcome, ToolUse, Waiting, failed
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import ToolNoticed
 from anabranch.agents._ports import Question
@@ -270,10 +270,10 @@ class RemoteTool(CalledTool):
         self.listed = tool.listed
         self.on_error = _failed
 
-    async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
+    async def use(self, here: ToolUse) -> Outcome | Waiting:
         outcome = await super().use(here)
         timeout = here.timeline.dependencies.tool_limits.timeout
-        if not isinstance(outcome, Asked) or timeout is None:
+        if isinstance(outcome, Outcome) or not outcome.asks or timeout is None:
             return outcome
         return replace(outcome, until=Journal.loads(outcome.state).started + timeout)
 

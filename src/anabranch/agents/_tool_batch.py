@@ -17,13 +17,11 @@ from anabranch._asking import Answerer, refusal
 from anabranch._engine import Notice
 from anabranch.agents._agent_tools import (
     ELSEWHERE,
-    Asked,
-    AskedInBranches,
-    Asleep,
     Continuation,
     Outcome,
     ToolUse,
     UsableTool,
+    Waiting,
     failed,
 )
 from anabranch.agents._batch_line import AskedRound, BatchLine
@@ -128,11 +126,11 @@ class ToolBatch:
                 return
             if isinstance(outcome, Outcome):
                 await self._end(use, outcome)
-            elif isinstance(outcome, Asked):
+            elif outcome.asks:
                 await self._writer.ask(use.id, outcome, round_, self._side_usage)
             else:
                 self._suspended.add(use.id)
-                if isinstance(outcome, Asleep):
+                if outcome.until is not None:
                     slept = ToolSuspended(self._line.caller.id, use, outcome.until)
                     await self._timeline.dependencies.listener(slept)
                 return
@@ -166,9 +164,7 @@ class ToolBatch:
                     given = Left() if is_left else await answer_live(user, question)
                     await self._writer.answer(question, given)
 
-    async def _outcome(
-        self, use: ToolUseBlock, round_: AskedRound | None
-    ) -> Outcome | Asked | AskedInBranches | Asleep:
+    async def _outcome(self, use: ToolUseBlock, round_: AskedRound | None) -> Outcome | Waiting:
         if round_ is not None and round_.is_in_front_end:
             return front_end_outcome(round_)
         tool, here = self._tools.get(use.name), self._here(use, round_)
@@ -189,12 +185,10 @@ class ToolBatch:
             # Each tool use needs a result, or no provider accepts the thread.
             return failed(use.name, error)
 
-    def _in_time(
-        self, outcome: Outcome | Asked | AskedInBranches | Asleep
-    ) -> Outcome | Asked | AskedInBranches | Asleep:
+    def _in_time(self, outcome: Outcome | Waiting) -> Outcome | Waiting:
         working = self._timeline.branch_of_folding
-        if working is None or not isinstance(outcome, Asked | Asleep):
-            return outcome
+        if working is None or isinstance(outcome, Outcome) or outcome == Waiting():
+            return outcome  # a tool that waits for branches ends with its branches
         until = math.inf if outcome.until is None else outcome.until
         deadline = self._timeline.dependencies.clock.now() + working.seconds_left
         return replace(outcome, until=min(until, deadline))

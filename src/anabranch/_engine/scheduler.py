@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from anabranch._engine.quiescence import Quiescence, RoundOwner
-from anabranch._engine.strands import OWN_TASKS, Scope, Strand, current_strand, forget, start_root
+from anabranch._engine.strands import OWN_TASKS, Scope, Strand, current_strand, forget, register
 from anabranch.errors import ContextUseError
 
 T = TypeVar("T")
@@ -95,7 +95,9 @@ class Scheduler:
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         if watch:
             self._watch = Quiescence(self.strands, self.parked, self.owner, patience)
-        return start_root(self, coroutine, scope)
+        task: asyncio.Task[T] = asyncio.Task(coroutine, loop=self._loop)
+        register(Strand(self, task, scope))
+        return task
 
     def strand(self) -> Strand:
         """Return the running strand, which must be one of this run."""

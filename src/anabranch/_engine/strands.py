@@ -159,15 +159,7 @@ def _misuse(task: asyncio.Task[Any] | None, strand: Strand | None) -> tuple[str,
     )
 
 
-def start_root(
-    owner: StrandOwner, coroutine: Coroutine[Any, Any, Any], scope: Scope
-) -> asyncio.Task[Any]:
-    task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=asyncio.get_running_loop())
-    _register(Strand(owner, task, scope))
-    return task
-
-
-def _register(strand: Strand) -> None:
+def register(strand: Strand) -> None:
     task, owner = strand.task, strand.owner
     strand_of_task[task] = strand
     owner.strands[task] = strand
@@ -224,7 +216,7 @@ class _Factory:
             scope = parent.scope.child(name, unordered=_started_from_a_set())
             # A racing strand's tasks race as well, so that their undos need a name:
             # test_in_a_race_a_step_with_an_undo_must_be_found_by_name.
-            _register(Strand(parent.owner, made, scope, racing=parent.racing))
+            register(Strand(parent.owner, made, scope, racing=parent.racing))
         return made
 
     def _make(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
-from pydantic_core import SchemaValidator
 
 from anabranch._asking.elicitation import (
     Accepted,
@@ -95,7 +94,7 @@ def find_question(
 
 
 def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> None:
-    if call.cursor.is_pending(step_id):  # the host allowed the question in an earlier round
+    if step_id in call.journal.pending:  # the host allowed the question in an earlier round
         return
     capabilities, branch = host.capabilities, scope.branch
     if not capabilities.elicits_in_branches and branch.depth > 0:
@@ -151,29 +150,25 @@ def _read(value: JsonValue) -> tuple[str, object]:
 
 def _filled_in(model: type[BaseModel], given: object) -> BaseModel:
     """Return the form's content; if it does not fit, convert values whose meaning is clear."""
+    read = _reader(model)
     try:
-        return _validated(model, given)
+        return read(given)
     except ValidationError as problem:
         if not isinstance(given, dict):
             raise
         content = cast("dict[str, Any]", given)
         meant, _ = as_meant(content, problem.errors(include_url=False))
         try:
-            return _validated(model, meant)
+            return read(meant)
         except ValidationError as second:
             nulls = _unanswered(model, second)
             if not nulls:
                 raise problem from None
         filled: dict[Any, Any] = {**meant, **nulls}
         try:
-            return _validated(model, filled)
+            return read(filled)
         except ValidationError:
             raise problem from None
-
-
-def _validated(model: type[BaseModel], given: object) -> BaseModel:
-    content: BaseModel = _reader(model).validate_python(given)
-    return content
 
 
 def _unanswered(model: type[BaseModel], problem: ValidationError) -> dict[int | str, None]:
@@ -185,8 +180,8 @@ def _unanswered(model: type[BaseModel], problem: ValidationError) -> dict[int | 
 
 
 @lru_cache(maxsize=512)
-def _reader(model: type[BaseModel]) -> SchemaValidator:
-    return repeatable(model.__pydantic_core_schema__, model.__pydantic_validator__)
+def _reader(model: type[BaseModel]) -> Callable[[object], BaseModel]:
+    return repeatable(model.__pydantic_core_schema__, model.__pydantic_validator__).validate_python
 
 
 @lru_cache(maxsize=512)

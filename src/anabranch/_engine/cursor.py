@@ -230,10 +230,6 @@ class ReplayCursor:
 
     # -- open questions ----------------------------------------------------------------------
 
-    def is_pending(self, step_id: str) -> bool:
-        """Whether ``step_id`` was asked, in this round or an earlier one, and is not answered."""
-        return step_id in self.journal.pending
-
     def ask(self, ask: Ask) -> None:
         self.journal.pending[ask.step_id] = (ask.kind, ask.fingerprint)
 

@@ -91,18 +91,15 @@ class Host:
             return False
         return not (self.prefer_client and all(map(self.capabilities.has, names)))
 
-    def offers(self, name: str) -> bool:
-        if self.capabilities.has(name):
-            return True
-        return self.sampler is not None and name in _SAMPLING and self.own.has(name)
-
     def require(self, *names: str) -> None:
         if (refusal := self.refusal(*names)) is not None:
             raise refusal
 
     def refusal(self, *names: str) -> CapabilityError | None:
         for name in names:
-            if not self.offers(name):
+            if self.capabilities.has(name):
+                continue
+            if self.sampler is None or name not in _SAMPLING or not self.own.has(name):
                 return CapabilityError(name, unreachable=self.unreachable)
         return None
 

@@ -78,8 +78,8 @@ class OpenAsks:
         return [step_id for step_id, opened in self._open.items() if opened.ask.kind in kinds]
 
     def asks(self) -> tuple[Ask, ...]:
-        asks = (opened.ask for opened in self._open.values())
-        return tuple(ask for ask in asks if ask.is_question)
+        opened = self._open.values()
+        return tuple(each.ask for each in opened if each.ask.is_question)
 
     def by_task(self) -> dict[asyncio.Task[Any], list[str]]:
         asked: dict[asyncio.Task[Any], list[str]] = {}

@@ -56,7 +56,6 @@ from anabranch._asking import (
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._engine import Branch, Call, Notice, Scope, codec_of, current_idempotency_key, pin
 from anabranch._text import MARKS, checked_name
-from anabranch.errors import CapabilityError
 from anabranch.messages import (
     Block,
     IncludedContext,
@@ -164,9 +163,6 @@ class BranchContext:
     def random(self) -> random.Random:
         """A random generator that returns the same values in every replay."""
         return self._call.operations.random(self._scope())
-
-    def _made(self, operation: Op[T], refusal: CapabilityError | None = None) -> Op[T]:
-        return self._call.scheduler.made(operation, refusal)
 
     def _asking(self, operation: Op[T], step_id: str, *needs: str) -> Op[T]:
         """Register ``operation``, which asks a question, with the error if the host cannot ask it."""
@@ -289,7 +285,7 @@ class BranchContext:
         view = partial(self._with_messages, tools=bound)
         begun = (*self.messages, user(prompt))
         talk = Talk(self.path, view, bound, begun, max_rounds, options)
-        return self._made(talk.run(self._adding()))
+        return self._call.scheduler.made(talk.run(self._adding()))
 
     def _adding(self) -> Callable[[tuple[Message, ...]], None]:
         """Return a function that adds messages to the conversation after its present messages."""
@@ -394,7 +390,9 @@ class BranchContext:
         # No closure: thousands may be open at a time, and each of its cells is an object.
         body = partial(self._in_branch, fn, args, seeds, inherited, outer, system_prompt, bound)
         asked = pin(fn, args)
-        return self._made(self._call.branches.run(path, limits, body, codec_of(fn), asked=asked))
+        return self._call.scheduler.made(
+            self._call.branches.run(path, limits, body, codec_of(fn), asked=asked)
+        )
 
     def _in_branch(
         self, fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], messages: tuple[Message, ...],
@@ -448,7 +446,7 @@ class BranchContext:
         values = first_arguments(self._call, scope.branch, path, chosen, values)
         codec, asked = codec_of(chosen.returned_by), pin(chosen.run, [values])
         run = self._call.branches.run(path, chosen.limits, body, codec, asked=asked, is_tool=True)
-        return self._made(run)
+        return self._call.scheduler.made(run)
 
     @overload
     def gather(self, op1: Awaitable[T1], /) -> Op[tuple[T1]]: ...
@@ -509,7 +507,7 @@ class BranchContext:
         require_operations("ctx.race", operations)
         scope = self._scope()
         step_id = self._call.cursor.new_id(scope, "race")
-        return self._made(self._call.operations.race(scope, step_id, operations))
+        return self._call.scheduler.made(self._call.operations.race(scope, step_id, operations))
 
     # -- effects, notices -------------------------------------------------------------------------------
 
@@ -548,7 +546,7 @@ class BranchContext:
         step_id = self._call.cursor.new_id(scope, _name_for(fn, name, "step"))
         scope.steps += 1
         asked = pin(fn, args)
-        return self._made(
+        return self._call.scheduler.made(
             self._call.effects.step(scope, step_id, asked, fn, args, scope.steps, undo)
         )
 
@@ -569,7 +567,7 @@ class BranchContext:
         return self._notice(Notice(message, progress=progress, total=total))
 
     def _notice(self, notice: Notice) -> Op[None]:
-        return self._made(self._call.operations.notify(self._scope(), notice))
+        return self._call.scheduler.made(self._call.operations.notify(self._scope(), notice))
 
     def patched(self, name: str) -> Op[bool]:
         """Return whether this call runs the new code of the change ``name``, or the old code.
@@ -582,7 +580,9 @@ class BranchContext:
         Raises:
             ValueError: if ``name`` is empty, or contains one of ``/~#<>``.
         """
-        return self._made(self._call.markers.is_new_way(self._scope(), checked_name(name)))
+        return self._call.scheduler.made(
+            self._call.markers.is_new_way(self._scope(), checked_name(name))
+        )
 
     # -- time and chance -----------------------------------------------------------------------
 
@@ -615,7 +615,7 @@ class BranchContext:
     def _sleep(self, until: float) -> Op[None]:
         scope = self._scope()
         step_id = self._call.cursor.new_id(scope, "sleep")
-        return self._made(self._call.operations.sleep(scope, step_id, until))
+        return self._call.scheduler.made(self._call.operations.sleep(scope, step_id, until))
 
     def now(self) -> datetime:
         """Return the present time (UTC); a replay returns the time of the first run."""

@@ -59,16 +59,17 @@ class Parameters:
         self.declared: tuple[inspect.Parameter, ...] = tuple(
             _parameters(tool_name, function, frozenset(skip))
         )
+        self._fields = {parameter.name: _field_name(parameter.name) for parameter in self.declared}
         fields: dict[str, Any] = {
-            _field_name(parameter.name): _field(parameter) for parameter in self.declared
+            self._fields[parameter.name]: _field(parameter) for parameter in self.declared
         }
         config = ConfigDict(extra=extra, arbitrary_types_allowed=False)
         try:
             self._model = create_model(f"{tool_name}_arguments", __config__=config, **fields)
             self.schema: dict[str, Any] = self._model.model_json_schema()
-            self._validator = repeatable(
+            self._validated: Callable[[dict[str, Any]], BaseModel] = repeatable(
                 self._model.__pydantic_core_schema__, self._model.__pydantic_validator__
-            )
+            ).validate_python
         except PydanticUserError as problem:
             wrong = [parameter.name for parameter in self.declared if _cannot_be_given(parameter)]
             if wrong == ["ctx"]:
@@ -97,8 +98,12 @@ class Parameters:
         if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
             problem = "They must be a mapping of names to values; read JSON text with json.loads"
             raise InvalidArgumentsError(self._tool_name, {"arguments": problem})
-        wrong = {name: number_problem(value) for name, value in arguments.items()}
-        if problems := {name: problem for name, problem in wrong.items() if problem}:
+        problems = {
+            name: problem
+            for name, value in arguments.items()
+            if (problem := number_problem(value)) is not None
+        }
+        if problems:
             raise InvalidArgumentsError(self._tool_name, problems)
         try:
             model = self._read(dict(arguments))
@@ -108,10 +113,7 @@ class Parameters:
                 for problem in error.errors(include_url=False, include_input=False)
             }
             raise InvalidArgumentsError(self._tool_name, problems) from error
-        read = _Read(
-            (parameter.name, getattr(model, _field_name(parameter.name)))
-            for parameter in self.declared
-        )
+        read = _Read((name, getattr(model, field)) for name, field in self._fields.items())
         if self.drawn:
             read.given = dict(arguments)
         return read
@@ -133,10 +135,6 @@ class Parameters:
                 if left_out.isdisjoint(missing):
                     raise
             raise
-
-    def _validated(self, given: dict[str, Any]) -> BaseModel:
-        model: BaseModel = self._validator.validate_python(given)
-        return model
 
     def _in_words(self, problem: ErrorDetails) -> str:
         if problem["type"] != "extra_forbidden" or len(problem["loc"]) != 1:

@@ -11,20 +11,20 @@ same function runs in an MCP server, in a chat and in a test. The public modules
     anabranch.adapters.langchain  LangChain and LangGraph
     anabranch.adapters.openai_agents  the OpenAI Agents SDK
     anabranch.adapters.pydantic_ai  Pydantic AI
-    anabranch.agents          agents that work on a conversation tree
-    anabranch.chat            the chat: sessions, commands and plugins
+    anabranch.agents          agents: models with tools, threads and branches
+    anabranch.chat            chats in a terminal or a web application
     anabranch.cli             the command line
-    anabranch.engines         engines that wake calls on a worker
-    anabranch.errors          the hierarchy of errors
+    anabranch.engines         schedulers that assign open calls to workers
+    anabranch.errors          the errors that this library raises
     anabranch.folding         branches in which agents do subtasks, with budgets and deadlines
     anabranch.mcp             serve and call tools over the Model Context Protocol
-    anabranch.memory          lessons from earlier work
+    anabranch.memory          notes from earlier work, for later agents
     anabranch.messages        messages, requests and replies
-    anabranch.models          provider models and scripted ones
+    anabranch.models          models of providers, and scripted models
     anabranch.replay_check    checks that a tool is safe to replay
-    anabranch.rounds          one round of a tool from a state, for adapters to other agents
+    anabranch.rounds          run a tool round by round, for adapters to other agents
     anabranch.stores          SQLite and Postgres stores
-    anabranch.testing         a mock client, a mock model, manual time
+    anabranch.testing         a mock client, a mock model, a manual clock
     anabranch.tool            the classes of tools
     anabranch.tree            the conversation tree
 

@@ -295,7 +295,7 @@ class Agent:
                 another process.
             QuestionExpiredError: if the question's time is over, and its tool continues without an
                 answer.
-            ToolError: if :meth:`answer` would raise it.
+            ToolError: as for :meth:`answer`.
         """
         require_id("add_answer", "question", question_id)
         return await add_reply(self, question_id, read_reply(question_id, reply))

@@ -27,7 +27,7 @@ class BranchOutcome:
     Attributes:
         start: the node with the branch's prompt.
         end: the branch's last node; in a failed branch, the node with the error.
-        error: the reason for a failure, ``None`` without one.
+        error: the reason for a failure; ``None`` if the branch has not failed.
         partial: the received part of the reply in which the branch has failed.
         waits: whether the branch has not ended because its tools wait for answers.
     """

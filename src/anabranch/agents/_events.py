@@ -53,7 +53,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolNoticed:
-    """A tool has sent a log line or a progress message."""
+    """A tool has sent a log message or a progress message."""
 
     caller: str
     use: ToolUseBlock

@@ -32,7 +32,7 @@ async def parallel(
 async def combine(
     agent: Agent, nodes: Sequence[Node], recombiner: str = "concatenate", *, judges: int = 3
 ) -> Recombined:
-    """Return one text that combines the texts of ``nodes``, which are in one unchanged thread.
+    """Combine the texts of ``nodes``, all in the same thread, into one text, and return it.
 
     Each text is labelled with the name of its branch, or ``main``.
 
@@ -70,7 +70,7 @@ async def broadcast_to_leaves(
         prompt: the message to add below each leaf.
         below: a node, to restrict the leaves to those below it; by default, all leaves of the
             thread.
-        skip: labels; a leaf with one of these labels is left out.
+        skip: labels; the function leaves out leaves with these labels.
     """
     tree = await agent.store.tree(thread_id)
     skipped = {node for name, node in tree.refs.items() if name != HEAD and name in skip}

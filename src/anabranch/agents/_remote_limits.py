@@ -39,7 +39,7 @@ class RemoteLimits:
             state.
         max_questions: questions that wait for the user at the same time.
         max_samples: requests to the agent's model.
-        max_notices: log lines and progress messages; further ones are left out.
+        max_notices: log messages and progress messages; further messages are dropped.
     """
 
     max_result: int = 8 * 1024 * 1024

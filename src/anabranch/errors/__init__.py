@@ -11,18 +11,18 @@
     │   ├── BranchDepthError
     │   ├── BranchTokenError
     │   └── BranchTimeoutError
-    ├── StepFailed                    a step or an ask ended in an error
+    ├── StepFailed                    a step, question or sample ended in an error
     ├── SampleValidationError         the model's replies did not fit the schema
     ├── ConverseRoundsError           the model still calls tools after the last round
     ├── ElicitValidationError         the user's answers did not fit the schema
-    ├── ConcurrentElicitError         this host shows one question at a time
-    ├── ElicitInBranchError           this host lets only the tool itself ask the user
+    ├── ConcurrentElicitError         this chat or client shows one question at a time
+    ├── ElicitInBranchError           this chat or client lets only the tool itself ask
     ├── SerializationError            a value cannot be written to the journal
     ├── NonDeterminismError           a replay differs from the record
-    │   └── ContextUseError           ctx is used where no operation has an id
-    ├── SuspensionError               the body swallowed the cancellation that ends its round
+    │   └── ContextUseError           ctx is used where operations get no id
+    ├── SuspensionError               the tool caught the cancellation that ends its round
     ├── NoProgressError               the call's rounds are cut off repeatedly
-    ├── UnsupportedRuntimeError       this Python's tasks do not show what they wait for
+    ├── UnsupportedRuntimeError       tools cannot run on this Python or event loop
     ├── InvalidTokenError             a token is invalid or expired
     ├── CallExpiredError              the call has expired, and its effects are undone
     ├── OtherVersionError             the call waits for a server with the code that started it
@@ -45,7 +45,7 @@
     │   └── folding.TooManyBranchesError    too many branches are open
     ├── AnswerError                   an answerer answers with an error
     ├── mcp.SagaRoundsExceededError   a saga asked more often than its caller allows
-    ├── replay_check.NoSourceError    the source of a tool cannot be checked
+    ├── replay_check.NoSourceError    the source of a tool cannot be read
     └── testing.MockExhausted         a mock client has no answer left
 
 A name with a dot, such as ``tree.RefusedError``, is defined in that public module; all others are

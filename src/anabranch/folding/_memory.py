@@ -183,7 +183,7 @@ class BankMemory:
     ) -> Sequence[InjectedItem]:
         """Return the notes most helpful for ``text``, which take at most ``allowance`` tokens.
 
-        The method has no time limit; :class:`FoldingSettings` sets one.
+        The method has no time limit; :class:`FoldingSettings` has the limit.
         """
         found = await self._bank().recall(
             text, allowance=allowance, limit=limit, min_confidence=min_confidence, timeout=math.inf

@@ -133,7 +133,7 @@ class BranchService:
                 settings.
             parent_branch_id: the enclosing branch, or ``root``; by default, the innermost active
                 branch of the session.
-            session_id: the session; by default, the parent's, or a new one.
+            session_id: the session; by default, the parent's session, or a new session.
             is_metered: whether a new session has the token budget of the settings; otherwise the
                 service does not limit its tokens.
             parent_reserved: tokens of the parent that its open requests may still take.
@@ -266,7 +266,7 @@ class BranchService:
         Args:
             branch_id: the branch.
             reason: the reason, which becomes the branch's error.
-            partial: the partial result; by default, the last reported one.
+            partial: the partial result; by default, the last reported partial result.
             extract_memory: whether the memory learns from the branch, even if the branch was
                 created without learning.
             transcript: as for :meth:`complete`.
@@ -299,7 +299,7 @@ class BranchService:
         return checked_branch(found, found.id, stored)
 
     async def branches(self, session_id: str) -> list[Branch]:
-        """Return the branches of a session, the oldest first, without archived ones."""
+        """Return the branches of a session, without archived branches, the oldest first."""
         since = self._clock.now() - self.settings.archive_after_seconds
         found = await self._ledgers.branches(self._owner, session_id)
         return [each for each in found if each.completed_at is None or each.completed_at > since]

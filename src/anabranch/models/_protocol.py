@@ -17,7 +17,7 @@ from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, Too
 
 
 class ModelError(AnabranchError):
-    """A model cannot be opened or asked, or a scripted model has no reply left.
+    """A model could not be opened or asked, or a scripted model has no reply left.
 
     The message names the problem and the remedy. The message may quote a provider; if a tool does
     not catch the error, a server hides the message from the caller.
@@ -36,7 +36,7 @@ class ModelError(AnabranchError):
 
 
 class ProviderError(ModelError):
-    """A provider was asked, and sent no complete reply.
+    """A provider did not answer a request, or sent an incomplete reply.
 
     Attributes:
         status: the status of the HTTP response; ``None`` without a response.

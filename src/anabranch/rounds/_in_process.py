@@ -45,7 +45,7 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
     Args:
         tool: the tool to run.
         arguments: the tool's arguments, by name.
-        client: answers the questions; without one, the tool cannot ask.
+        client: answers the questions; without a client, the tool cannot ask.
         limits: limits on the call, in addition to the tool's.
         patience: seconds that a round with an open question waits for work outside of steps (2 by
             default), unless the tool's own ``patience`` is lower.

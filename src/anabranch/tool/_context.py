@@ -528,8 +528,8 @@ class BranchContext:
     ) -> Op[Any]:  # fmt: skip
         """Run ``fn(*args)`` once per call, record its value, and return the record in replays.
 
-        A plain function runs in a thread, an ``async`` one on the loop. If the call fails or is
-        cancelled later, ``undo(value)`` runs; steps are undone in reverse order.
+        A plain function runs in a thread, an ``async`` function on the event loop. If the call
+        fails or is cancelled later, ``undo(value)`` runs; steps are undone in reverse order.
 
         Raises:
             StepFailed: if ``fn`` raised; an ``AnabranchError`` from ``fn`` is raised unchanged.

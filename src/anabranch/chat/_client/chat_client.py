@@ -118,7 +118,7 @@ class ChatClient:
         Another client may have started the turn that asks, or this client before a restart.
 
         Raises:
-            ChatClientError: if :meth:`stream` raises it.
+            ChatClientError: as for :meth:`stream`.
         """
         return await _reply_of(self.stream_answers(thread))
 

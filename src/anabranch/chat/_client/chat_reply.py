@@ -116,7 +116,7 @@ class ChatReply:
     """The last reply of a turn.
 
     Attributes:
-        text: the model's last text; empty without one.
+        text: the model's last text; empty if the model wrote no text.
         node_id: the id of the reply's node in the conversation tree; ``None`` if the server sent no
             id.
         is_stopped: whether the turn stopped before its end.

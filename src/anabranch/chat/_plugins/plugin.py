@@ -231,7 +231,7 @@ class PluginBuilder(Generic[T]):
         """Return the plugin, after checking that each elicitation has one handler or module.
 
         Raises:
-            ValueError: if :class:`Plugin` raises it.
+            ValueError: as for :class:`Plugin`.
         """
         return Plugin(
             self._tool,

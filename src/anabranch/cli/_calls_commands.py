@@ -31,19 +31,19 @@ def list_command(
             "open", "ready", "running", "waiting", "undoing", "done", "failed", "expired", "stopped"
         ]
         | None,
-        Parameter(help="List only calls in this state; “open” means all that have not ended."),
+        Parameter(
+            help="List only calls in this state; “open” lists all calls that have not ended."
+        ),
     ] = None,
     limit: Limit = 50,
     after: Annotated[
         str | None,
-        Parameter(
-            help="List only calls that began before the call with this id or beginning of an id."
-        ),
+        Parameter(help="List only calls older than the call with this id, or beginning of an id."),
     ] = None,
     json: AsJson = False,
     store: Store = None,
 ) -> None:
-    """List recorded calls, the last started first."""
+    """List recorded calls, the newest first."""
     from anabranch._durable import NAMED, find_call, listed
     from anabranch.cli._calls_drawing import draw_list
 
@@ -85,8 +85,8 @@ def replay_command(
         Parameter(
             name="--all",
             negative="",
-            help="Replay every open call in the store, including those of other applications. A call "
-            "whose tool no TARGET has counts as different.",
+            help="Replay every open call in the store, including those of other applications. "
+            "If no TARGET has the tool of a call, the call counts as different.",
         ),
     ] = False,
     tool: Annotated[

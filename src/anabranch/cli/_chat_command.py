@@ -18,8 +18,8 @@ def chat_command(
     thread: Annotated[
         str | None,
         Parameter(
-            help="Conversation to continue, or “last” for the latest. The command starts a "
-            "conversation of this name if there is none. Default: a new conversation."
+            help="Conversation to continue, or “last” for the latest. A new name starts a "
+            "conversation. Default: a new conversation."
         ),
     ] = None,
     at: Annotated[

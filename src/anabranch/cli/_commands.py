@@ -57,20 +57,20 @@ HELP = {
     """,
     "dev": """Try the tools of TARGET in a browser while you write them.
 
-    The page calls a tool by a form and shows the tool's questions as forms. The calls room shows
-    the rounds of each call and the values of its steps. When a file changes, the command loads the
-    tools again. If that fails, the page and this terminal show the lines at fault, and the old
-    tools stay.
+    The page shows a form to call each tool, and forms for the questions that the tool asks. The
+    page also lists the calls, with their rounds and the values of their steps. When a file changes,
+    the command loads the tools again. If loading fails, the page and this terminal show the faulty
+    lines, and the old tools stay.
     """,
     "list": """List the tools of TARGET with their arguments and descriptions.
 
-    The command loads TARGET, or asks a server at a URL, and calls no tool. A terminal gets a table,
-    a program JSON.
+    The command loads TARGET, or asks a server at a URL, and calls no tool. The list is a table in
+    a terminal, otherwise JSON.
     """,
-    "inspect": """Show the parameters, questions, needs and limits of the tools of TARGET.
+    "inspect": """Show the parameters, questions, required capabilities and limits of the tools of TARGET.
 
-    With TOOL, the command shows one tool. The command calls no tool. A terminal gets text, a
-    program JSON.
+    With TOOL, the command shows only this tool. The command calls no tool. The output is text in a
+    terminal, otherwise JSON.
     """,
     "call": """Call one tool as an MCP client, and print its result as JSON.
 
@@ -80,23 +80,24 @@ HELP = {
     """,
     "check": """Find code in the tools of TARGET that is unsafe to replay.
 
-    The command imports TARGET and reads the source of its tools. With --answers, it also runs one
-    tool, each round twice, and reports each difference between the two runs. stdout has the
-    findings as a JSON list, stderr as sentences. The comment `# anabranch: replay-safe` silences a
-    line. Exit status: 0 nothing found, 1 something found, 2 wrong usage.
+    The command imports TARGET and reads the source of its tools. With --answers, the command also
+    runs one tool, each round twice, and reports each difference between the two runs. The findings
+    are a JSON list on stdout, and sentences on stderr. The comment `# anabranch: replay-safe`
+    suppresses the findings of a line. Exit status: 0 no findings, 1 findings, 2 wrong usage.
     """,
     "serve": """Serve the tools of TARGET as an MCP server.
 
     A target offers every @tool, every HandoffTool instance, every plugin's tool and every MCPServer
-    at module level. The keys in ANABRANCH_KEYS (comma-separated, newest first), or a key stored in
-    your data directory, seal open questions. The server stores calls only with --store or
+    at module level. The keys in ANABRANCH_KEYS (comma-separated, newest first), or a key in your data
+    directory, seal the state that clients keep while a question is open. The server stores calls only with --store or
     ANABRANCH_STORE.
     """,
-    "chat": """Chat in this terminal with a model that can branch, on a tree you can navigate.
+    "chat": """Chat in this terminal with a model that can call tools and work in branches.
 
-    /help lists the commands. stdout has the replies, stderr everything else. Without a terminal,
-    the command reads lines from standard input. Ctrl-C ends a turn and stores the part that was
-    received; at the prompt it ends the program, as Ctrl-D does.
+    /help lists the commands of the chat. Replies go to stdout, all other output to stderr. Without
+    a terminal, the command reads messages from standard input, one in each line. Ctrl-C stops a
+    turn and stores the received part of the reply; at the prompt, Ctrl-C ends the program, as
+    Ctrl-D does.
     """,
     "web": """Serve the chat as a web page, with forms for the questions of tools.
 
@@ -106,10 +107,10 @@ HELP = {
     """,
     "worker": """Run the turns of the chats that `anabranch web` accepts, on any machine.
 
-    Pass the TARGETs, the model, the store and the engine of the web processes. Any number of
-    workers may run. When a worker ends or dies, another one continues its turns.
+    Pass the same TARGETs, --model, --store and --engine as to the web processes. Any number of
+    workers may run. When a worker ends or dies, another worker continues its turns.
     """,
-    "browse": """Browse a stored conversation on a full screen.
+    "browse": """Browse a stored conversation in a full-screen view.
 
     The key c ends the program, and prints the command that continues at the selected node; q only
     ends the program.
@@ -122,7 +123,7 @@ HELP = {
 }
 APPS = {
     "calls": "Show recorded calls, and replay them against the present code.",
-    "work": "Show, retry and cancel unfinished turns of chats.",
+    "work": "List, show, retry and cancel unfinished runs of chats, and retry undos of calls.",
     "tree": "Show, label, export and delete stored conversations.",
     "memory": "List, search, show, delete, distill and export notes from earlier work.",
 }

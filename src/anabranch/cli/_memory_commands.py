@@ -25,7 +25,7 @@ Id = Annotated[str, Parameter(help="Id of the note.")]
 
 @memory_app.command(name="list", help_epilogue=example("anabranch memory list --limit 5"))
 def list_command(*, limit: Limit = 50, store: Store = None) -> None:
-    """List the latest memories, the newest first."""
+    """List the latest notes, the newest first."""
     _print_all(
         with_store(open_memory_store, store, lambda memories: memories.newest(Filter(limit=limit)))
     )
@@ -41,7 +41,7 @@ def search_command(
     limit: Limit = 10,
     store: Store = None,
 ) -> None:
-    """Search memories by words, the most relevant first."""
+    """Search notes by words, the most relevant first."""
     which = Filter(limit=limit)
     words = words_of(text)
     _print_all(with_store(open_memory_store, store, lambda memories: memories.search(words, which)))
@@ -49,7 +49,7 @@ def search_command(
 
 @memory_app.command(name="show", help_epilogue=example("anabranch memory show mem_1a2b"))
 def show_command(memory_id: Id, /, *, store: Store = None) -> None:
-    """Show one memory with all its fields, as JSON."""
+    """Show one note with all its fields, as JSON."""
     found = with_store(open_memory_store, store, lambda memories: memories.find(memory_id))
     if found is None:
         raise FailedError(_unknown(memory_id))
@@ -58,7 +58,7 @@ def show_command(memory_id: Id, /, *, store: Store = None) -> None:
 
 @memory_app.command(name="forget", help_epilogue=example("anabranch memory forget mem_1a2b"))
 def forget_command(memory_id: Id, /, *, store: Store = None) -> None:
-    """Delete a memory. This cannot be undone."""
+    """Delete a note permanently."""
     if not with_store(open_memory_store, store, lambda memories: memories.forget(memory_id)):
         raise FailedError(_unknown(memory_id))
     print_json({"forgotten": memory_id})
@@ -69,7 +69,7 @@ def forget_command(memory_id: Id, /, *, store: Store = None) -> None:
     help_epilogue=example("anabranch memory distill --model anthropic:claude-sonnet-5-5"),
 )
 def distill_command(*, model: Model = None, store: Store = None) -> None:
-    """Learn from the finished branches in the queue, until none is left.
+    """Distill notes from all finished branches in the queue.
 
     The model judges how each branch ended, and writes notes on the lessons. If the model fails, the
     branch stays in the queue for a later attempt.
@@ -87,7 +87,7 @@ def distill_command(*, model: Model = None, store: Store = None) -> None:
 
 @memory_app.command(name="export", help_epilogue=example("anabranch memory export"))
 def export_command(*, store: Store = None) -> None:
-    """Print all memories with all their fields, as a JSON list, the oldest first."""
+    """Print all notes with all their fields, as a JSON list, the oldest first."""
     every = with_store(
         open_memory_store, store, lambda memories: memories.newest(Filter(limit=_ALL))
     )

@@ -89,10 +89,10 @@ class AgentOptions:
         str | None,
         Parameter(
             env_var="ANABRANCH_ENGINE",
-            help="Engine that gives the runs of a chat to workers. in-process (default): this process "
-            "does its runs itself. dbos: DBOS in the Postgres of the --store. postgresql://…: DBOS in "
-            "this Postgres. ?schema=NAME sets the schema of DBOS's tables; give each application its "
-            "own.",
+            help="Engine that assigns the runs of a chat to workers. in-process (default): each "
+            "process works on the runs that it receives. dbos: DBOS in the Postgres of the "
+            "--store. postgresql://…: DBOS in this Postgres. ?schema=NAME sets the schema "
+            "of DBOS's tables; give each application its own.",
         ),
     ] = None
     version: CodeVersion = None
@@ -111,21 +111,21 @@ class Persistence:
             "sqlite:///path, postgresql://…, or memory:. Default: no store.",
         ),
     ] = field(default=None, repr=False)
-    ttl: Annotated[float, Parameter(help="Seconds that a user has for one round of questions.")] = (
-        TTL
-    )
+    ttl: Annotated[
+        float, Parameter(help="Seconds that a user has to answer the questions of one round.")
+    ] = TTL
     continue_calls: Annotated[
         bool,
         Parameter(
-            help="With a store, offer the tool continue_call, which continues calls with more rounds "
-            "of questions than clients allow."
+            help="With a store, offer the tool continue_call, by which a client's model "
+            "continues a call that needs more rounds of questions than the client allows."
         ),
     ] = True
     grace: Annotated[
         float,
         Parameter(
             validator=at_least(0),
-            help="Seconds for ending and undoing running calls when the server stops.",
+            help="Maximum seconds that a stopping server takes to end running calls and run their undos.",
         ),
     ] = GRACE
     max_running: Annotated[

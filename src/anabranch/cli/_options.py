@@ -64,8 +64,8 @@ Arguments: TypeAlias = Annotated[
 ChatTargets: TypeAlias = Annotated[
     TargetName,
     Parameter(
-        help="Sources of tools: Python files, modules, module:attribute, URLs of MCP servers, or "
-        "command:… to start one."
+        help="Sources of tools: Python files, modules, module:attribute, URLs of MCP servers, "
+        "or command:… to start a server."
     ),
 ]
 Model: TypeAlias = Annotated[

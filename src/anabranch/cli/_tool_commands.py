@@ -99,7 +99,7 @@ class SampleRules:
     no_samples_for: Annotated[
         tuple[str, ...],
         Parameter(
-            negative="", help="Tool or target for which the command refuses samples. Repeatable."
+            negative="", help="Tool or TARGET whose samples the command refuses. Repeatable."
         ),
     ] = ()
 
@@ -119,9 +119,7 @@ class SampleRules:
 
 def call_command(  # noqa: PLR0913 - the options of the command
     target: Target,
-    tool: Annotated[
-        ToolName, Parameter(help="Name of the tool. Without it, the command lists the tools.")
-    ] = None,
+    tool: Annotated[ToolName, Parameter(help="Name of the tool. Default: list the tools.")] = None,
     /,
     *values: Arguments,
     json_text: ArgumentsJson = None,
@@ -177,8 +175,8 @@ def check_command(
         Path | None,
         Parameter(
             name="--answers",
-            help="Path of answers, as for call. With it, the command also runs the tool: steps happen "
-            "once, code outside of steps runs twice.",
+            help="Path of a JSON list of answers, as for call. The command then also runs the "
+            "tool: steps run once, code outside of steps runs twice in each round.",
         ),
     ] = None,
 ) -> None:

@@ -108,7 +108,7 @@ def messages_command(
     *,
     store: Store = None,
 ) -> None:
-    """Print the request that a provider would receive from a node, as a JSON list of messages."""
+    """Print the messages that a provider would receive at a node, as a JSON list."""
 
     async def work(trees: TreeStore) -> list[dict[str, object]]:
         path = await trees.path(await find_node_id(trees, node) or node)
@@ -181,8 +181,8 @@ def prune_command(
 ) -> None:
     """Delete a thread, or a node and everything after it. This cannot be undone.
 
-    The command lists the nodes that it would delete, and asks first. If the head of the thread is
-    one of them, the head moves to the node before, if there is one.
+    The command lists the nodes that it would delete, and asks first. If the thread's head is
+    deleted, the head moves to the node before the deleted nodes, if any.
     """
 
     async def work(trees: TreeStore) -> dict[str, int]:

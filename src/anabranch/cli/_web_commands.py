@@ -39,14 +39,15 @@ def web_command(  # noqa: PLR0913 - options
     allowed_host: Annotated[
         tuple[str, ...],
         Parameter(
-            help="Host name under which browsers reach the page, such as that of a proxy. Repeatable."
+            help="Host name under which browsers reach the page, such as a proxy's name. "
+            "Repeatable."
         ),
     ] = (),
     calls: Annotated[
         Literal["outline", "values"] | None,
         Parameter(
-            help="Show the recorded calls of all tools and callers in the store: outline, or values as"
-            " well."
+            help="List the recorded calls of all tools and callers on the page: outline, "
+            "without values; or values."
         ),
     ] = None,
     token: Annotated[
@@ -155,7 +156,7 @@ def worker_command(
         float,
         Parameter(
             validator=at_least(0),
-            help="Seconds for completing effects in progress when the worker stops.",
+            help="Maximum seconds that a stopping worker takes to complete steps in progress.",
         ),
     ] = 10,
     log_format: LogForm = "text",

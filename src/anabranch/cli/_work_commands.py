@@ -84,7 +84,7 @@ def retry_command(name: Name, /, *, store: Store = None) -> None:
     """Retry a run that waits or was cut off, or the undos of a call.
 
     Any worker may take the run, with any version of the code. A running server that has the call's
-    tool runs the undos within 30 seconds. A run that is asleep continues only at its time.
+    tool runs the undos within 30 seconds. A sleeping run continues only when its sleep ends.
     """
     from anabranch.chat import asleep_until, retry
 
@@ -117,7 +117,7 @@ def cancel_command(
     *,
     store: Store = None,
 ) -> None:
-    """Stop the run of a conversation with all its branches, on any worker."""
+    """Cancel the run of a conversation with all its branches, on any worker."""
     from anabranch.chat import cancel
 
     async def work(stores: Stores) -> bool:

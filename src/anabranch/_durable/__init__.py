@@ -9,17 +9,6 @@ from typing import TYPE_CHECKING
 from anabranch._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from anabranch._durable.call_states import (
-        ENDS_LEASE,
-        ENDS_ROUND,
-        NAMED,
-        OPEN,
-        TAKES_ANSWERS,
-        TRANSITIONS,
-        UNDONE,
-        CallEvent,
-        CallState,
-    )
     from anabranch._durable.engine import (
         Advance,
         Backlog,
@@ -90,8 +79,17 @@ if TYPE_CHECKING:
         OpenedRound,
         RoundRecord,
     )
-    from anabranch._durable.turn_states import (
+    from anabranch._durable.transitions import (
+        ENDS_LEASE,
+        ENDS_ROUND,
+        NAMED,
+        OPEN,
+        TAKES_ANSWERS,
+        TRANSITIONS,
         TURN_TRANSITIONS,
+        UNDONE,
+        CallEvent,
+        CallState,
         TurnEvent,
         TurnRecord,
         TurnState,
@@ -102,7 +100,6 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            ".call_states": "CallEvent CallState ENDS_LEASE ENDS_ROUND NAMED OPEN TAKES_ANSWERS TRANSITIONS UNDONE",
             ".engine": "Advance Backlog Engine Processes UnknownProcesses Wake",
             ".entries": "Notes PAGE dump_answers dump_entry enter entered load_answers load_entry load_notes merge waiting_round",
             ".expiry": "INTERVAL Reaper",
@@ -119,7 +116,10 @@ else:
             ".service": "CallService",
             ".states": "digest is_compensated latest_journal latest_number",
             ".store": "AnswerRecord CallRecord CallStore LeaseRecord OpenedRound RoundRecord",
-            ".turn_states": "TURN_TRANSITIONS TurnEvent TurnRecord TurnState begun",
+            ".transitions": (
+                "CallEvent CallState ENDS_LEASE ENDS_ROUND NAMED OPEN TAKES_ANSWERS TRANSITIONS "
+                "TURN_TRANSITIONS TurnEvent TurnRecord TurnState UNDONE begun"
+            ),
             ".undoing": "Unfinished undo_again unfinished",
         },
     )

@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 
 from anabranch._aio import run_every, run_until
 from anabranch._asking import Capabilities, Host
-from anabranch._durable.call_states import CallEvent
 from anabranch._durable.job import Durability
 from anabranch._durable.lease import Lease
 from anabranch._durable.recorder import StoreRecorder
@@ -23,6 +22,7 @@ from anabranch._durable.rehearsal import fits
 from anabranch._durable.service import CallService
 from anabranch._durable.states import latest_journal
 from anabranch._durable.store import CallRecord
+from anabranch._durable.transitions import CallEvent
 from anabranch._engine import discard
 from anabranch._telemetry import call_in_logs, report_open_calls
 from anabranch.errors import AnabranchError, CallExpiredError, StoreError

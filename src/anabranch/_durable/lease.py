@@ -14,9 +14,9 @@ from functools import partial
 from typing import Self, TypeVar
 
 from anabranch._aio import Clock, pause, run_shielded
-from anabranch._durable.call_states import CallEvent
 from anabranch._durable.run_events import RunEvents
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
+from anabranch._durable.transitions import CallEvent
 from anabranch.errors import StoreError, UnknownCallError
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")

@@ -19,7 +19,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from anabranch._durable.call_states import UNDONE, CallEvent, CallState
 from anabranch._durable.entries import dump_answers, load_answers, merge, notes_text
 from anabranch._durable.job import Durability, Job
 from anabranch._durable.lease import Lease
@@ -42,6 +41,7 @@ from anabranch._durable.states import (
     sealed_size,
 )
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
+from anabranch._durable.transitions import UNDONE, CallEvent, CallState
 from anabranch._engine import Answer, Ask, Entry, Finished, Journal, wakes_at
 from anabranch.errors import (
     CallExpiredError,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from anabranch._durable.engine import Processes
-from anabranch._durable.turn_states import TurnRecord
+from anabranch._durable.transitions import TurnRecord
 
 
 class EventId(NamedTuple):

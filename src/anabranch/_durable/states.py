@@ -8,10 +8,10 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
-from anabranch._durable.call_states import UNDONE, CallState
 from anabranch._durable.entries import dump_answers, load_answers, merge
 from anabranch._durable.job import Durability
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
+from anabranch._durable.transitions import UNDONE, CallState
 from anabranch._engine import Answer, Journal, canonical, exceeds, size
 
 

@@ -24,8 +24,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from anabranch._durable.call_states import CallEvent, CallState
 from anabranch._durable.engine import Processes
+from anabranch._durable.transitions import CallEvent, CallState
 
 
 @dataclass(frozen=True, slots=True)

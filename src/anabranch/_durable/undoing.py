@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from anabranch._durable.call_states import CallState
 from anabranch._durable.store import CallRecord, CallStore
+from anabranch._durable.transitions import CallState
 
 _State: TypeAlias = Literal["undoing", "undos left", "expired"]
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from anabranch._durable.call_states import CallState
+from anabranch._durable.transitions import CallState
 
 UndoState = Literal["registered", "due", "done", "not needed"]
 

@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from anabranch._durable.recorded.finding import (
         AmbiguousCallError,
         NoSuchCallError,
+        Unfinished,
         find_call,
         listed,
+        undo_again,
+        unfinished,
     )
     from anabranch._durable.recorded.reading import outline, read_call
     from anabranch._durable.recorded.replaying import Drift, Replayed, replay_call, without_tool
@@ -95,7 +98,6 @@ if TYPE_CHECKING:
         TurnState,
         begun,
     )
-    from anabranch._durable.undoing import Unfinished, undo_again, unfinished
 else:
     __getattr__ = lazy_names(
         __name__,
@@ -106,7 +108,7 @@ else:
             ".job": "Durability Job RETAIN",
             ".lease": "Lease RenewedLease",
             ".reading": "MAX_STATE store_errors_mapped",
-            ".recorded.finding": "AmbiguousCallError NoSuchCallError find_call listed",
+            ".recorded.finding": "AmbiguousCallError NoSuchCallError Unfinished find_call listed undo_again unfinished",
             ".recorded.reading": "outline read_call",
             ".recorded.replaying": "Drift Replayed replay_call without_tool",
             ".recorded.shapes": "Holder Listed RecordedCall RecordedRound RecordedStep",
@@ -120,6 +122,5 @@ else:
                 "CallEvent CallState ENDS_LEASE ENDS_ROUND NAMED OPEN TAKES_ANSWERS TRANSITIONS "
                 "TURN_TRANSITIONS TurnEvent TurnRecord TurnState UNDONE begun"
             ),
-            ".undoing": "Unfinished undo_again unfinished",
         },
     )

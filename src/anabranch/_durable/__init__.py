@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     )
     from anabranch._durable.recorded.reading import outline, read_call
     from anabranch._durable.recorded.replaying import Drift, Replayed, replay_call, without_tool
-    from anabranch._durable.recorded.shapes import (
+    from anabranch._durable.recorded.steps import (
         Holder,
         Listed,
         RecordedCall,
@@ -111,7 +111,7 @@ else:
             ".recorded.finding": "AmbiguousCallError NoSuchCallError Unfinished find_call listed undo_again unfinished",
             ".recorded.reading": "outline read_call",
             ".recorded.replaying": "Drift Replayed replay_call without_tool",
-            ".recorded.shapes": "Holder Listed RecordedCall RecordedRound RecordedStep",
+            ".recorded.steps": "Holder Listed RecordedCall RecordedRound RecordedStep",
             ".rehearsal": "Rehearsed rehearse",
             ".run_events": "EventBatch EventId MissedEventsError NewEvents QueuedTurn RunEvents TakenTurn",
             ".sealing": "ASKS Claims HANDLES ROUNDS SAGAS SagaClaims Sealer has_expired",

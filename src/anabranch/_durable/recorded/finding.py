@@ -12,7 +12,7 @@ from anabranch._durable.store import CallRecord, CallStore
 from anabranch._durable.transitions import CallState
 
 if TYPE_CHECKING:
-    from anabranch._durable.recorded.shapes import Listed  # loads the engine
+    from anabranch._durable.recorded.steps import Listed  # loads the engine
 
 SHOWN = 5
 """Maximum calls that an error names."""
@@ -52,7 +52,7 @@ async def find_call(store: CallStore, name: str) -> CallRecord:
 
 
 def listed(record: CallRecord) -> Listed:
-    from anabranch._durable.recorded.shapes import Listed  # noqa: PLC0415 - loads the engine
+    from anabranch._durable.recorded.steps import Listed  # noqa: PLC0415 - loads the engine
 
     return Listed(
         id=record.call_id,

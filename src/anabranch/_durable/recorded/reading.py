@@ -11,8 +11,14 @@ from pydantic import JsonValue
 
 from anabranch._durable.entries import PAGE, Notes, load_answers, load_notes
 from anabranch._durable.recorded.finding import listed
-from anabranch._durable.recorded.shapes import Holder, RecordedCall, RecordedRound, RoundOutcome
-from anabranch._durable.recorded.steps import Steps, error_text
+from anabranch._durable.recorded.steps import (
+    Holder,
+    RecordedCall,
+    RecordedRound,
+    RoundOutcome,
+    Steps,
+    error_text,
+)
 from anabranch._durable.states import latest_number
 from anabranch._durable.store import AnswerRecord, CallRecord, CallStore, RoundRecord
 from anabranch._durable.transitions import UNDONE, CallState

@@ -1,4 +1,4 @@
-"""The steps of a call, put together from the records of its rounds.
+"""Data models of a recorded call, which JSON can represent; and its steps, from all its rounds.
 
 A state holds only the entries that later rounds need, with branches folded. So each step is taken
 from the first round that has it.
@@ -10,13 +10,91 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from anabranch._durable.entries import Notes, load_entry
-from anabranch._durable.recorded.shapes import RecordedStep, UndoState
+from anabranch._durable.transitions import CallState
 from anabranch._engine import REFUSED, Answer, Compensation, Entry, Journal
 from anabranch.errors import error_from_json
 from anabranch.messages import Usage
+
+UndoState = Literal["registered", "due", "done", "not needed"]
+
+RoundOutcome = Literal["asked", "returned", "failed", "interrupted", "running", "began here"]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Listed(_Shape):
+    """A call in a list; ``version`` is that of the code which started the call, or continued it last."""
+
+    id: str
+    tool: str
+    state: CallState
+    started: float
+    deadline: float
+    principal: str = ""
+    version: str = ""
+
+
+class Holder(_Shape):
+    worker: str
+    until: float
+
+
+class RecordedStep(_Shape):
+    """An operation of a call, recorded or open.
+
+    ``within`` is the path of the innermost branch or task around the step. A finished branch that is
+    not folded has ``ended``. ``undo_name`` is the undo's function.
+    """
+
+    id: str
+    kind: str
+    within: str
+    depth: int = 0
+    round: int
+    state: Literal["done", "failed", "open", "ended"] = "done"
+    value: JsonValue = None
+    error: str | None = None
+    asked: JsonValue = None
+    answered_by: Literal["client", "page", "server"] | None = None
+    answered_in: int | None = None
+    tokens: int | None = None
+    undo: UndoState | None = None
+    undo_name: str | None = None
+
+
+class RecordedRound(_Shape):
+    """One round of a recorded call, counted from 1; the call ``began here`` as another line."""
+
+    number: int
+    outcome: RoundOutcome
+    ended: float | None = None
+    worker: str | None = None
+    asks: list[str] = []
+
+
+class RecordedCall(Listed):
+    """A call with its whole record; the steps inside a branch follow the branch.
+
+    ``waits_until`` is the time when the first open sleep ends. ``lines`` are the names of the call's
+    other lines. Another release may have written the rest of a record that is not complete.
+    """
+
+    arguments: JsonValue
+    lease: Holder | None = None
+    rounds: list[RecordedRound] = []
+    steps: list[RecordedStep] = []
+    waits_for: list[str] = []
+    waits_until: float | None = None
+    value: JsonValue = None
+    error: str | None = None
+    notices: int = 0
+    lines: list[str] = []
+    is_complete: bool = True
 
 
 def error_text(error: Mapping[str, Any] | None) -> str:

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
         unfinished,
     )
     from anabranch._durable.recorded.reading import outline, read_call
-    from anabranch._durable.recorded.replaying import Drift, Replayed, replay_call, without_tool
     from anabranch._durable.recorded.steps import (
         Holder,
         Listed,
@@ -52,7 +51,14 @@ if TYPE_CHECKING:
         RecordedRound,
         RecordedStep,
     )
-    from anabranch._durable.rehearsal import Rehearsed, rehearse
+    from anabranch._durable.rehearsal import (
+        Drift,
+        Rehearsed,
+        Replayed,
+        rehearse,
+        replay_call,
+        without_tool,
+    )
     from anabranch._durable.run_events import (
         EventBatch,
         EventId,
@@ -110,9 +116,8 @@ else:
             ".reading": "MAX_STATE store_errors_mapped",
             ".recorded.finding": "AmbiguousCallError NoSuchCallError Unfinished find_call listed undo_again unfinished",
             ".recorded.reading": "outline read_call",
-            ".recorded.replaying": "Drift Replayed replay_call without_tool",
             ".recorded.steps": "Holder Listed RecordedCall RecordedRound RecordedStep",
-            ".rehearsal": "Rehearsed rehearse",
+            ".rehearsal": "Drift Rehearsed Replayed rehearse replay_call without_tool",
             ".run_events": "EventBatch EventId MissedEventsError NewEvents QueuedTurn RunEvents TakenTurn",
             ".sealing": "ASKS Claims HANDLES ROUNDS SAGAS SagaClaims Sealer has_expired",
             ".service": "CallService",

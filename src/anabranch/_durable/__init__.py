@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from anabranch._durable.expiry import INTERVAL, Reaper
     from anabranch._durable.job import RETAIN, Durability, Job
     from anabranch._durable.lease import Lease, RenewedLease
-    from anabranch._durable.reading import MAX_STATE, store_errors_mapped
     from anabranch._durable.recorded.finding import (
         AmbiguousCallError,
         NoSuchCallError,
@@ -79,7 +78,14 @@ if TYPE_CHECKING:
         has_expired,
     )
     from anabranch._durable.service import CallService
-    from anabranch._durable.states import digest, is_compensated, latest_journal, latest_number
+    from anabranch._durable.states import (
+        MAX_STATE,
+        digest,
+        is_compensated,
+        latest_journal,
+        latest_number,
+        store_errors_mapped,
+    )
     from anabranch._durable.store import (
         AnswerRecord,
         CallRecord,
@@ -113,7 +119,6 @@ else:
             ".expiry": "INTERVAL Reaper",
             ".job": "Durability Job RETAIN",
             ".lease": "Lease RenewedLease",
-            ".reading": "MAX_STATE store_errors_mapped",
             ".recorded.finding": "AmbiguousCallError NoSuchCallError Unfinished find_call listed undo_again unfinished",
             ".recorded.reading": "outline read_call",
             ".recorded.steps": "Holder Listed RecordedCall RecordedRound RecordedStep",
@@ -121,7 +126,7 @@ else:
             ".run_events": "EventBatch EventId MissedEventsError NewEvents QueuedTurn RunEvents TakenTurn",
             ".sealing": "ASKS Claims HANDLES ROUNDS SAGAS SagaClaims Sealer has_expired",
             ".service": "CallService",
-            ".states": "digest is_compensated latest_journal latest_number",
+            ".states": "MAX_STATE digest is_compensated latest_journal latest_number store_errors_mapped",
             ".store": "AnswerRecord CallRecord CallStore LeaseRecord OpenedRound RoundRecord",
             ".transitions": (
                 "CallEvent CallState ENDS_LEASE ENDS_ROUND NAMED OPEN TAKES_ANSWERS TRANSITIONS "

@@ -9,9 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from anabranch._durable.entries import dump_entry, load_entry
-from anabranch._durable.job import Durability
 from anabranch._durable.lease import Lease
-from anabranch._durable.states import handed_out
 from anabranch._durable.store import CallStore, RoundRecord
 from anabranch._engine import Ask, Compensation, Entry, Finished, Journal, canonical, codec_of
 from anabranch.errors import (
@@ -79,16 +77,6 @@ def error_text(error: Exception, foreign: ForeignErrors | None) -> str:
         return _dumps({"foreign": dumped})
     written = error_to_json(error)
     return _dumps({"error": written} | ({} if written else {"error_id": error_id(error)}))
-
-
-def repeat_reply(
-    policy: Durability, replies: Replies[R], line: str, record: RoundRecord
-) -> R | None:
-    """Return the stored reply of a round with questions; ``None`` for a reply of another edge."""
-    stored = json.loads(record.reply)
-    if stored.get("kind") != replies.kind:
-        return None
-    return replies.load(stored["asked"], handed_out(policy, line, record.number, record.state))
 
 
 def repeat_value(

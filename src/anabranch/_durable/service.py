@@ -15,10 +15,15 @@ from typing import Any, NoReturn, TypeVar
 
 from anabranch._aio import pause, run_shielded
 from anabranch._durable.job import Durability, Job, RunningCalls
-from anabranch._durable.reading import MAX_STATE, StoredCalls, store_errors_mapped
 from anabranch._durable.recorder import ForeignErrors, Replies, repeat_value
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
-from anabranch._durable.states import StateSizeError, digest
+from anabranch._durable.states import (
+    MAX_STATE,
+    StateSizeError,
+    StoredCalls,
+    digest,
+    store_errors_mapped,
+)
 from anabranch._durable.store import RoundRecord
 from anabranch._engine import (
     PATIENCE,

@@ -1,11 +1,8 @@
-"""One request to run a call, the policy of its store, and the calls that run in this process."""
+"""One request to run a call, and the policy of its store."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -78,46 +75,3 @@ class Job:
     answers_first: bool = False
     max_request: int | None = None
     seals_arguments: bool = False
-
-
-logger: logging.Logger = logging.getLogger("anabranch.durable")
-
-
-class RunningCalls:
-    def __init__(self) -> None:
-        self._tasks: dict[asyncio.Future[None], asyncio.Task[Any]] = {}
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    @contextmanager
-    def track(self) -> Generator[None]:
-        """Count the current task as a running call until the block ends."""
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("A call must run in an asyncio task.")
-        ended: asyncio.Future[None] = task.get_loop().create_future()
-        self._tasks[ended] = task
-        try:
-            yield
-        finally:
-            del self._tasks[ended]
-            ended.set_result(None)
-
-    async def end(self, grace: float) -> None:
-        """Cancel the calls of this event loop, and wait ``grace`` seconds for their compensations.
-
-        Slower compensations continue as long as the process lives.
-        """
-        loop = asyncio.get_running_loop()
-        here = {ended: task for ended, task in self._tasks.items() if task.get_loop() is loop}
-        if not here:
-            return
-        logger.warning(
-            "the server stops: %d calls are ended and undone within %g s", len(here), grace
-        )
-        for task in here.values():
-            task.cancel()
-        _, left = await asyncio.wait(here, timeout=grace)
-        if left:
-            logger.error("%d calls were not undone within %g s", len(left), grace)

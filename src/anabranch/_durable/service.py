@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, NoReturn, TypeVar
 
 from anabranch._aio import pause, run_shielded
-from anabranch._durable.job import Durability, Job, RunningCalls
+from anabranch._durable.job import Durability, Job
 from anabranch._durable.recorder import ForeignErrors, Replies, repeat_value
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
 from anabranch._durable.states import (
@@ -58,6 +58,48 @@ R = TypeVar("R")
 T = TypeVar("T")
 Drive = Callable[[Call[Any]], Awaitable[object]]
 _Opened = StoredRound | UnrecordedRound
+
+
+class RunningCalls:
+    """The calls that run in this process, which a stopping server ends."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Future[None], asyncio.Task[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @contextmanager
+    def track(self) -> Generator[None]:
+        """Count the current task as a running call until the block ends."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("A call must run in an asyncio task.")
+        ended: asyncio.Future[None] = task.get_loop().create_future()
+        self._tasks[ended] = task
+        try:
+            yield
+        finally:
+            del self._tasks[ended]
+            ended.set_result(None)
+
+    async def end(self, grace: float) -> None:
+        """Cancel the calls of this event loop, and wait ``grace`` seconds for their compensations.
+
+        Slower compensations continue as long as the process lives.
+        """
+        loop = asyncio.get_running_loop()
+        here = {ended: task for ended, task in self._tasks.items() if task.get_loop() is loop}
+        if not here:
+            return
+        logger.warning(
+            "the server stops: %d calls are ended and undone within %g s", len(here), grace
+        )
+        for task in here.values():
+            task.cancel()
+        _, left = await asyncio.wait(here, timeout=grace)
+        if left:
+            logger.error("%d calls were not undone within %g s", len(left), grace)
 
 
 class CallService:

@@ -107,6 +107,35 @@ async def test_another_answer_is_refused(
     assert "answered differently before" in caplog.text
 
 
+@pytest.mark.parametrize("policy", [Durability, forking])
+async def test_an_answer_is_accepted_after_repetitions_without_an_answer(
+    store: CallStore, policy: Any
+) -> None:
+    desk = Desk(trip, always(n=3), policy=policy)
+    first = asking(await desk.send(store))
+    again = first
+    for _ in range(2):
+        again = asking(await desk.request(desk.service(store), again.request_state))
+        assert again.input_requests == first.input_requests
+    second = asking(await desk.send(store, first, 3))
+    for known in (first, again):
+        assert await desk.send(store, known, 3) == second
+    assert await desk.send(store, second, 4) == Finished(["0:3", "1:4"])
+    assert ledger == [("book", "seat"), ("book", "0:3"), ("book", "1:4")]
+
+
+async def test_another_answer_is_refused_after_a_repetition_without_an_answer(
+    store: CallStore,
+) -> None:
+    desk = Desk(trip, always(n=3))
+    first = asking(await desk.send(store))
+    again = asking(await desk.request(desk.service(store), first.request_state))
+    await desk.send(store, again, 3)
+    with pytest.raises(InvalidTokenError):
+        await desk.send(store, first, 4)
+    assert ledger == [("book", "seat"), ("book", "0:3")]
+
+
 async def test_another_answer_forks_and_both_lines_run_to_their_end(store: CallStore) -> None:
     desk = Desk(trip, always(n=3), policy=forking)
     first = asking(await desk.send(store))

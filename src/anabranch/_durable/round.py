@@ -16,7 +16,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from anabranch._durable.entries import dump_answers, load_answers, merge, notes_text
@@ -170,30 +170,29 @@ class Rounds:
         ``StoreError`` or a cancellation: the round can be tried again. If the round forks,
         ``journal`` belongs to another line afterwards.
         """
+        store, clock, seconds = self.policy.store, self.runtime.clock, self.policy.lease
         new = None if journal.rounds else self.record_of(job, journal)
         try:
             while True:
-                async with self._lease(journal.line) as lease:
+                async with Lease(store, journal.line, clock, seconds=seconds) as lease:
                     opened = await self._open(job, journal, answers, lease, new)
                     _require_continuable(job.tool, opened, journal, new)
                     if opened.is_leased:
-                        if not journal.rounds:
-                            journal.started = opened.call.started  # the time of its first request
-                        journal.answer(load_answers(opened.answers))
-                        merge(journal, opened.entries, opened.undone)
-                        played = StoredRound(self, job, journal, lease, opened)
-                        await self._take_over(job, journal, opened.call, lease)
-                        async with _recording_failure(played):
+                        played = await self._begin(job, journal, opened, lease)
+                        try:
                             yield played
+                        except StoreError:
+                            raise
+                        except Exception as error:
+                            await played.failed(error)
+                            raise
                         return
                     if opened.ended is not None and opened.was_given(dump_answers(answers)):
                         await self._postpone_expiry(job, journal, opened.ended)
                         yield opened.ended
                         return
-                # Every line that begins later includes the answers of others.
-                entered = {step: opened.answers[step] for step in opened.entered}
-                answers = {**answers, **load_answers(entered)}
-                await self._fork(job, journal, answers)
+                if not _pass_unanswered(journal, opened, answers):
+                    answers = await self._fork(job, journal, opened, answers)
         except UnknownCallError as error:
             raise _refused(journal, "the store has no such call") from error
 
@@ -213,10 +212,6 @@ class Rounds:
                 raise
         await begin_line(self.policy.store, self.record_of(job, journal), journal)
         return await lease.open_round(*given)
-
-    def _lease(self, line: str) -> Lease:
-        clock, seconds = self.runtime.clock, self.policy.lease
-        return Lease(self.policy.store, line, clock, seconds=seconds)
 
     def record_of(self, job: Job, journal: Journal) -> CallRecord:
         """Return the record that the store gets when the line of ``journal`` begins."""
@@ -245,34 +240,64 @@ class Rounds:
             with suppress(UnknownCallError):  # pruned since
                 await store.answer(journal.line, {}, by="", deadline=deadline)
 
-    async def _take_over(self, job: Job, journal: Journal, call: CallRecord, lease: Lease) -> None:
-        """Give a call of another code version this version, if this code repeats the call's record.
+    async def _begin(
+        self, job: Job, journal: Journal, opened: OpenedRound, lease: Lease
+    ) -> StoredRound:
+        """Return the round to run, with everything in ``journal`` that the round has stored before.
 
+        A call of another code version gets this version if this code repeats the call's record.
         Otherwise the call is ready for other code, and its time to expiry starts again.
         """
-        runtime = self.runtime
+        call, runtime = opened.call, self.runtime
+        if not journal.rounds:
+            journal.started = call.started  # the time of its first request
+        journal.answer(load_answers(opened.answers))
+        merge(journal, opened.entries, opened.undone)
+        played = StoredRound(self, job, journal, lease, opened)
         if not runtime.is_other(call.version):
-            return
+            return played
         if await fits(job.tool, job.arguments, journal, runtime, job.host):
             if not await self.policy.store.adopt(journal.line, runtime.version, lease.owner):
                 raise StoreError(f"Another worker has taken over call {journal.line!r}. Try again.")
-            return
+            return played
         logger.warning("call %r waits for code of version %r", journal.line, call.version)
         deadline = max(call.deadline, self.expires(job, journal))
         await lease.move(CallEvent.LEAVE, deadline=deadline)
         raise OtherVersionError(journal.line, call.version)
 
-    async def _fork(self, job: Job, journal: Journal, answers: Mapping[str, Answer]) -> None:
-        """Refuse different answers to an answered round, or give them to a new line of the call."""
+    async def _fork(
+        self, job: Job, journal: Journal, opened: OpenedRound, answers: Mapping[str, Answer]
+    ) -> dict[str, Answer]:
+        """Refuse different answers to an answered round, or return those of a new line of the call."""
         store = self.policy.store
         if self.policy.forks == "reject":
             raise _refused(journal, f"round {journal.rounds} was answered differently before")
         known = await store.find(journal.line)
         if known is None or is_compensated(known, journal):
             raise _refused(journal, "its effects are undone")
+        # Every line that begins later includes the answers of others.
+        entered = {step: opened.answers[step] for step in opened.entered}
+        answers = {**answers, **load_answers(entered)}
         name_line(journal, answers)
         record = replace(known, call_id=journal.line, deadline=self.expires(job, journal))
         await begin_line(store, record, journal)
+        return answers
+
+
+def _pass_unanswered(journal: Journal, opened: OpenedRound, answers: Mapping[str, Answer]) -> bool:
+    """Bring ``journal`` past a round that its client did not answer; return whether that is so.
+
+    ``answers`` to questions that are still open after the round belong to a later round.
+    """
+    ended = opened.ended
+    if ended is None or not ended.state or not opened.was_given({}):
+        return False
+    later = Journal.loads(ended.state)
+    if later.to_open(answers).keys() != answers.keys():
+        return False
+    for each in fields(Journal):
+        setattr(journal, each.name, getattr(later, each.name))
+    return True
 
 
 def _require_continuable(
@@ -304,26 +329,12 @@ def _require_continuable(
 
 def _is_same(tool: Tool[Any], call: CallRecord, new: CallRecord) -> bool:
     """Return whether the request of ``new``, which calls ``tool``, is the request of ``call``."""
-    if _place(call) != _place(new):
+    place = (call.principal, call.thread, call.node, call.tool)
+    if place != (new.principal, new.thread, new.node, new.tool):
         return False
     return call.arguments == new.arguments or without_defaults(
         tool, call.arguments
     ) == without_defaults(tool, new.arguments)
-
-
-def _place(call: CallRecord) -> tuple[str, ...]:
-    return call.principal, call.thread, call.node, call.tool
-
-
-@asynccontextmanager
-async def _recording_failure(played: StoredRound) -> AsyncGenerator[None]:
-    try:
-        yield
-    except StoreError:
-        raise
-    except Exception as error:
-        await played.failed(error)
-        raise
 
 
 def _refused(journal: Journal, why: str) -> InvalidTokenError:

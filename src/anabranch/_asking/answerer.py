@@ -120,11 +120,9 @@ class Forwarding:
 
 async def answer(answerer: Answerer, ask: Ask) -> Answer:
     try:
-        if ask.kind == "sample":
-            sampled = await answerer.sample(ask.request, step_id=ask.step_id)
-            return Answer(sampled.model_dump(mode="json", exclude_none=True))
-        elicited = await answerer.elicit(ask.request, step_id=ask.step_id)
-        return Answer(elicited.model_dump(mode="json", exclude_none=True))
+        asked = answerer.sample if ask.kind == "sample" else answerer.elicit
+        reply = await asked(ask.request, step_id=ask.step_id)
+        return Answer(reply.model_dump(mode="json", exclude_none=True))
     except AnswerError as error:
         return answer_of_error(ask.kind, ask.step_id, error.code, str(error), error.data)
 

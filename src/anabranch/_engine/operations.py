@@ -59,7 +59,7 @@ class Operations:
         An entry of the kind ``REFUSED`` holds an answer to other words: ask again, as another
         attempt.
         """
-        if self._cursor.fault is not None:  # ask() raises it
+        if self._cursor.fault is not None:  # go_live() raises it
             return None
         entry = self._cursor.recall(step_id, kind, asked, scope.branch)
         if entry is not None and entry.error is not None:
@@ -84,8 +84,6 @@ class Operations:
         refused.
         """
         cursor = self._cursor
-        if cursor.fault is not None:
-            await self._scheduler.raise_fault(step_id, cursor.fault)
         if (known := self.recorded(scope, step_id, kind, asked)) is not None:
             return known
         strand = await self._scheduler.go_live(scope, step_id)

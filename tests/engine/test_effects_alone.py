@@ -2,6 +2,8 @@
 
 import asyncio
 import datetime as dt
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -42,11 +44,13 @@ class FakeScheduler:
     async def may_begin(self) -> None:
         pass
 
-    def begin_effect(self, strand: Strand) -> None:
+    @contextmanager
+    def effect(self, strand: Strand) -> Generator[None]:
         self.busy += 1
-
-    def end_effect(self, strand: Strand) -> None:
-        self.busy -= 1
+        try:
+            yield
+        finally:
+            self.busy -= 1
 
     def abort(self, error: Exception) -> None:
         self.aborted.append(error)

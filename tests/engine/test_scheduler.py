@@ -168,12 +168,9 @@ async def test_effects_are_finished_and_other_work_is_cancelled() -> None:
     async def body() -> None:
         other = asyncio.create_task(owner.park())
         strand = await owner.scheduler.go_live(owner.scheduler.scope(), "t/a.1")
-        owner.scheduler.begin_effect(strand)
-        try:
+        with owner.scheduler.effect(strand):
             await over.wait()
             done.append(f"effect, {other.cancelled()}")
-        finally:
-            owner.scheduler.end_effect(strand)
         await owner.park()
 
     owner.start(body(), watch=False)

@@ -135,8 +135,7 @@ class Effects:
         key must depend on the same values.
         """
         await self._scheduler.may_begin()
-        self._scheduler.begin_effect(strand)
-        try:
+        with self._scheduler.effect(strand):
             await self._write(self._records.write_ahead)
             # The effect would happen in a round that is over:
             # test_no_effect_starts_while_the_run_closes.
@@ -144,8 +143,6 @@ class Effects:
                 raise asyncio.CancelledError
             yield
             await self._write(self._records.write)
-        finally:
-            self._scheduler.end_effect(strand)
 
     async def _write(self, write: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Collection, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Collection, Coroutine, Generator, Iterable
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from inspect import iscoroutine
 from threading import get_ident
@@ -164,17 +164,19 @@ class Scheduler:
             self.changed.set()
         self.stir()
 
-    def begin_effect(self, strand: Strand) -> None:
-        """Mark ``strand`` as busy, so that the round continues whatever the strand waits for."""
+    @contextmanager
+    def effect(self, strand: Strand) -> Generator[None]:
+        """Mark ``strand`` as busy in the block: the round continues whatever the strand waits for."""
         strand.effects += 1
         self.in_effect.add(strand.task)
-
-    def end_effect(self, strand: Strand) -> None:
-        self.in_effect.discard(strand.task)
-        strand.effects -= 1
-        self.stir()
-        if self.closing:
-            self.changed.set()
+        try:
+            yield
+        finally:
+            self.in_effect.discard(strand.task)
+            strand.effects -= 1
+            self.stir()
+            if self.closing:
+                self.changed.set()
 
     # -- permission for operations -----------------------------------------------------------
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from anabranch._asking.eliciting import (
         ElicitJob,
+        UrlJob,
         fields_asked_again,
         find_question,
         run_elicit,
@@ -83,7 +84,7 @@ else:
             ".answering_policy": "AnsweringPolicy PolicedAnswerer",
             ".conversation": "Conversation",
             ".conversing": "Role Talk checked_tools given_messages",
-            ".eliciting": "ElicitJob fields_asked_again find_question run_elicit run_elicit_url",
+            ".eliciting": "ElicitJob UrlJob fields_asked_again find_question run_elicit run_elicit_url",
             ".elicitation": (
                 "Accepted Cancelled Declined ElicitResult Elicitation checked_model describe describe_entry"
                 " form_schema reason_of"

@@ -19,7 +19,16 @@ from anabranch._asking.elicitation import (
     form_schema,
 )
 from anabranch._asking.host import Host
-from anabranch._engine import REFUSED, Call, Codec, Scope, drawn_codec, fingerprint, repeatable
+from anabranch._engine import (
+    REFUSED,
+    AskKind,
+    Call,
+    Codec,
+    Scope,
+    drawn_codec,
+    fingerprint,
+    repeatable,
+)
 from anabranch._schemas import as_meant
 from anabranch._text import encodable
 from anabranch.errors import ConcurrentElicitError, ElicitInBranchError, ElicitValidationError
@@ -66,6 +75,9 @@ class ElicitJob(NamedTuple):
     name: str | None = None
     context: JsonValue = None
 
+    def fingerprint(self, message: str) -> str:
+        return fingerprint(message, _form_fingerprint(self.model), self.context)
+
     def request(self, message: str, step_id: str) -> ElicitRequest:
         self.host.require("elicitation")
         _check_allowed(self.call, self.host, self.scope, step_id)
@@ -75,6 +87,41 @@ class ElicitJob(NamedTuple):
             context=self.context,
             key=self.name,
         )
+
+    def result(self, step_id: str, value: JsonValue) -> ElicitResult[Any]:
+        action, given = _read(value)
+        if action != "accept":
+            return Declined() if action == "decline" else Cancelled()
+        content = _filled_in(self.model, given)
+        if (codec := _drawn_codec(self.model)) is not None:
+            again = partial(_filled_in, self.model, given)
+            content = self.call.operations.first(self.scope.branch, step_id, codec, content, again)
+        return Accepted(content, partial(_exchange, self, content))
+
+
+class UrlJob(NamedTuple):
+    """The parameters of one ``ctx.elicit_url``."""
+
+    call: Call[Any]
+    host: Host
+    scope: Scope
+    step_id: str
+    message: str
+    url: str
+
+    def fingerprint(self, message: str) -> str:
+        return fingerprint(message, self.url)
+
+    def request(self, message: str, step_id: str) -> UrlRequest:
+        _check_allowed(self.call, self.host, self.scope, step_id)
+        elicitation_id = f"{self.call.journal.call_id}:{self.step_id}"
+        return UrlRequest(message=message, url=self.url, elicitation_id=elicitation_id)
+
+    def result(self, _: str, value: JsonValue) -> Accepted[None] | Declined | Cancelled:
+        action = _read(value)[0]
+        if action == "accept":
+            return Accepted(None)
+        return Declined() if action == "decline" else Cancelled()
 
 
 def find_question(
@@ -104,39 +151,34 @@ def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> N
             raise ConcurrentElicitError(step_id, other)
 
 
-async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
+async def run_elicit(job: ElicitJob | UrlJob, kind: AskKind = "elicit") -> ElicitResult[Any]:
     """Ask, and ask again with the reason while the answer does not fit, at most three times."""
     message, call, scope, step_id = job.message, job.call, job.scope, job.step_id
     attempt = misfits = 0
     while True:
         attempt += 1
-        asked = fingerprint(message, _form_fingerprint(job.model), job.context)
-        entry = call.operations.recorded(scope, step_id, "elicit", asked)
+        asked = job.fingerprint(message)
+        entry = call.operations.recorded(scope, step_id, kind, asked)
         if entry is None:
             request = partial(job.request, message, step_id)
-            entry = await call.operations.ask(scope, step_id, "elicit", asked, request)
+            entry = await call.operations.ask(scope, step_id, kind, asked, request)
         if entry.kind == REFUSED:
-            reason = CHANGED
+            message = asked_again(job.message, CHANGED)
         else:
             try:
-                return _result(job, step_id, entry.value)
+                return job.result(step_id, entry.value)
             except ValidationError as problem:
                 reason, misfits = describe(problem), misfits + 1
             if misfits > RETRIES:
                 raise ElicitValidationError(job.step_id, misfits, reason)
+            if kind == "elicit":  # a page has no fields that the user could correct
+                message = asked_again(job.message, reason)
         step_id = call.cursor.new_attempt(job.step_id, attempt + 1)
-        message = asked_again(job.message, reason)
 
 
-def _result(job: ElicitJob, step_id: str, value: JsonValue) -> ElicitResult[Any]:
-    action, given = _read(value)
-    if action != "accept":
-        return Declined() if action == "decline" else Cancelled()
-    content = _filled_in(job.model, given)
-    if (codec := _drawn_codec(job.model)) is not None:
-        again = partial(_filled_in, job.model, given)
-        content = job.call.operations.first(job.scope.branch, step_id, codec, content, again)
-    return Accepted(content, partial(_exchange, job, content))
+async def run_elicit_url(job: UrlJob) -> Accepted[None] | Declined | Cancelled:
+    job.host.require("elicitation.url")
+    return await run_elicit(job, "url")
 
 
 def _read(value: JsonValue) -> tuple[str, object]:
@@ -192,37 +234,6 @@ def _drawn_codec(model: type[BaseModel]) -> Codec | None:
 @lru_cache(maxsize=512)
 def _form_fingerprint(model: type[BaseModel]) -> str:
     return fingerprint(form_schema(model))
-
-
-async def run_elicit_url(
-    call: Call[Any], host: Host, scope: Scope, step_id: str, message: str, url: str
-) -> Accepted[None] | Declined | Cancelled:
-    host.require("elicitation.url")
-    shown, attempt, misfits = message, 0, 0
-
-    def admitted(shown: str, again: str) -> UrlRequest:
-        _check_allowed(call, host, scope, again)
-        elicitation_id = f"{call.journal.call_id}:{step_id}"
-        return UrlRequest(message=shown, url=url, elicitation_id=elicitation_id)
-
-    while True:
-        attempt += 1
-        again, asked = call.cursor.new_attempt(step_id, attempt), fingerprint(shown, url)
-        request = partial(admitted, shown, again)
-        entry = await call.operations.ask(scope, again, "url", asked, request)
-        if entry.kind == REFUSED:
-            shown = asked_again(message, CHANGED)
-            continue
-        try:
-            action, _ = _read(entry.value)
-        except ValidationError as problem:
-            misfits += 1
-            if misfits > RETRIES:
-                raise ElicitValidationError(step_id, misfits, describe(problem)) from None
-        else:
-            if action == "accept":
-                return Accepted(None)
-            return Declined() if action == "decline" else Cancelled()
 
 
 def _exchange(job: ElicitJob, content: BaseModel) -> Exchange:

@@ -32,6 +32,7 @@ from anabranch._asking import (
     SampleJob,
     SampleResult,
     Talk,
+    UrlJob,
     as_spec,
     check_options,
     checked_tools,
@@ -351,8 +352,8 @@ class BranchContext:
         """
         scope = self._scope()
         step_id = self._call.cursor.new_id(scope, "url", _checked_key(key))
-        operation = run_elicit_url(self._call, self._host, scope, step_id, message, url)
-        return self._asking(operation, step_id, "elicitation.url")
+        job = UrlJob(self._call, self._host, scope, step_id, message, url)
+        return self._asking(run_elicit_url(job), step_id, "elicitation.url")
 
     # -- several at once --------------------------------------------------------------------------
 

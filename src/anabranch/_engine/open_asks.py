@@ -8,6 +8,7 @@ the code, and a change there is drift.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
@@ -96,9 +97,9 @@ def is_asleep(journal: Journal) -> bool:
 def wakes_at(journal: Journal) -> float | None:
     """Return the end of the first open sleep, or an earlier deadline around it; ``None`` without."""
     sleeps = _sleeps(journal)
-    ends = [until for _, until in sleeps]
+    ends = [*sleeps.values()]
     for path, due in journal.deadlines.items():
-        if due is not None and any(step_id.startswith(f"{path}/") for step_id, _ in sleeps):
+        if due is not None and any(step_id.startswith(f"{path}/") for step_id in sleeps):
             # The call would sleep beyond the deadline: test_the_deadline_of_a_branch_ends_a_sleep_in_it.
             ends.append(due)
     return min(ends, default=None)
@@ -110,7 +111,7 @@ def take_late(journal: Journal, now: float) -> dict[str, Entry]:
     The body resumes from the sleep first, as it would have done in a process that stayed alive.
     """
     latest, journal.latest = journal.latest, []
-    if not any(until <= now for _, until in _sleeps(journal)):
+    if min(_sleeps(journal).values(), default=math.inf) > now:
         return {}
     late = {each: journal.entries.pop(each) for each in latest if each in journal.entries}
     journal.pending.update({each: (entry.kind, entry.fingerprint) for each, entry in late.items()})
@@ -121,12 +122,13 @@ def hold_sleeps(journal: Journal) -> None:
     """Let no sleep of ``journal`` end before the body gets the newest answers, if any."""
     if journal.latest:
         journal.latest.clear()
-        journal.held = [step_id for step_id, _ in _sleeps(journal)]
+        journal.held = [*_sleeps(journal)]
 
 
-def _sleeps(journal: Journal) -> list[tuple[str, float]]:
+def _sleeps(journal: Journal) -> dict[str, float]:
+    """Return the end of each open sleep."""
     pending = journal.pending.items()
-    return [(step_id, float(asked)) for step_id, (kind, asked) in pending if kind == "sleep"]
+    return {step_id: float(asked) for step_id, (kind, asked) in pending if kind == "sleep"}
 
 
 REFUSED = "refused"

@@ -62,10 +62,7 @@ class Progress:
     def __init__(self, journal: Journal, tool: str) -> None:
         self._journal = journal
         self._tool = tool
-        self._before = self._known()
-
-    def _known(self) -> tuple[list[str], list[str]]:
-        return list(self._journal.entries), list(self._journal.pending)
+        self._before = list(journal.entries), list(journal.pending)
 
     def check(self, quiet: Quiet) -> NoProgressError | None:
         """Log a round that was cut off; return the error if too many rounds brought nothing new."""
@@ -81,8 +78,8 @@ class Progress:
             journal.line,
             quiet.cut_off,
         )
-        known = [set(now) for now in self._known()]
-        same = known == [set(before) for before in self._before]
+        entries, pending = map(set, self._before)
+        same = entries == journal.entries.keys() and pending == journal.pending.keys()
         journal.stalled = journal.stalled + 1 if same else 0
         if journal.stalled < STALLED:
             return None

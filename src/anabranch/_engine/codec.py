@@ -82,7 +82,12 @@ class Codec:
                     type(value).__name__,
                     f"it does not fit the return annotation {self._name}",
                 ) from problem
-        return plain(step_id, value)
+        try:
+            return _plain(step_id, value)
+        except RecursionError:
+            raise SerializationError(
+                step_id, type(value).__name__, "it is nested too deep"
+            ) from None
 
     def decode(self, step_id: str, value: JsonValue) -> Any:  # noqa: ANN401 - the type is the function's
         """Return a new object from its JSON, ``value``."""
@@ -225,14 +230,6 @@ def _is_steady(factory: object) -> bool:
 PLAIN = Codec(None)
 
 
-def plain(step_id: str, value: object) -> JsonValue:
-    """Return a copy of ``value`` made of JSON's own types; tuples become lists."""
-    try:
-        return _plain(step_id, value)
-    except RecursionError:
-        raise SerializationError(step_id, type(value).__name__, "it is nested too deep") from None
-
-
 def copied(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         made: dict[str, JsonValue] = {}
@@ -245,6 +242,7 @@ def copied(value: JsonValue) -> JsonValue:
 
 
 def _plain(step_id: str, value: object) -> JsonValue:
+    """Return a copy of ``value`` made of JSON's own types; tuples become lists."""
     kind = type(value)
     if kind is float and not math.isfinite(cast("float", value)):
         raise SerializationError(step_id, "float", f"{value} is not a JSON number")

@@ -73,11 +73,13 @@ from anabranch.errors._extras import (
     needs_extra,
     typed_command,
 )
-from anabranch.errors._recordable import AnabranchError, error_from_json, error_to_json
-from anabranch.errors._shown import (
+from anabranch.errors._forms import (
     FULL,
+    AnabranchError,
     author_line,
+    error_from_json,
     error_id,
+    error_to_json,
     format_for_author,
     is_authors,
     masked,

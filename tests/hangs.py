@@ -125,19 +125,25 @@ class Waits:
 def _waits_of_threads() -> Mapping[Path, float]:
     """Return the seconds that each thread waited for a processor, where the system counts them (Linux)."""
     waited: dict[Path, float] = {}
-    for process in {os.getpid(), *_descendants(os.getpid())} - set(SHARED):
-        for listed in Path(f"/proc/{process}/task").glob("*/schedstat"):
+    for process in {os.getpid(), *_descendants(os.getpid())}:
+        for listed in _threads_of(process):
             with suppress(OSError):  # the thread has ended
-                waited[listed] = int(listed.read_text().split()[1]) / 1e9
+                waited[listed] = int((listed / "schedstat").read_text().split()[1]) / 1e9
     return waited
 
 
 def _descendants(parent: int) -> Iterator[int]:
     """Yield the descendants of a process, where the system lists them (Linux)."""
-    for listed in Path(f"/proc/{parent}/task").glob("*/children"):
+    for listed in _threads_of(parent):
         children: list[str] = []
         with suppress(OSError):  # the thread has ended
-            children = listed.read_text().split()
+            children = (listed / "children").read_text().split()
         for child in children:
             yield from _descendants(int(child))
             yield int(child)
+
+
+def _threads_of(process: int) -> list[Path]:
+    with suppress(OSError):  # the process has ended
+        return list(Path(f"/proc/{process}/task").iterdir())
+    return []

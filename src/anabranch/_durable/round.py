@@ -287,13 +287,13 @@ class Rounds:
 def _pass_unanswered(journal: Journal, opened: OpenedRound, answers: Mapping[str, Answer]) -> bool:
     """Bring ``journal`` past a round that its client did not answer; return whether that is so.
 
-    ``answers`` to questions that are still open after the round belong to a later round.
+    ``answers`` to questions that are still open afterwards, unchanged, belong to a later round.
     """
     ended = opened.ended
     if ended is None or not ended.state or not opened.was_given({}):
         return False
     later = Journal.loads(ended.state)
-    if later.to_open(answers).keys() != answers.keys():
+    if any(later.pending.get(step) != journal.pending[step] for step in answers):
         return False
     for each in fields(Journal):
         setattr(journal, each.name, getattr(later, each.name))

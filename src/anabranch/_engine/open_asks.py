@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from anabranch._aio import Clock, Timer
-from anabranch._engine.journal import Ask, AskKind, Entry, Journal
+from anabranch._engine.journal import Ask, Entry, Journal
 
 
 class _Open(NamedTuple):
@@ -74,9 +74,6 @@ class OpenAsks:
 
     def answering(self) -> list[asyncio.Task[None]]:
         return list(self._answering.values())
-
-    def ids(self, *kinds: AskKind) -> list[str]:
-        return [step_id for step_id, opened in self._open.items() if opened.ask.kind in kinds]
 
     def asks(self) -> tuple[Ask, ...]:
         opened = self._open.values()

@@ -157,7 +157,7 @@ class Operations:
         return True
 
     def open_ids(self, *kinds: AskKind) -> list[str]:
-        return self._asks.ids(*kinds)
+        return [ask.step_id for ask in self._asks.asks() if ask.kind in kinds]
 
     async def race(self, scope: Scope, step_id: str, operations: Sequence[Awaitable[T]]) -> T:
         """Return the value of the operation that ends first; a replay runs only the winner."""

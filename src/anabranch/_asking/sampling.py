@@ -215,7 +215,7 @@ async def _ask(
     try:
         entry = await call.operations.ask(job.scope, step_id, "sample", asked, admitted, responder)
         is_refused = entry.kind == REFUSED
-        reply = _refused_reply(entry) if is_refused else _read(job, step_id, entry, own=own)
+        reply = _reply_in(entry) if is_refused else _read(job, step_id, entry, own=own)
     except BaseException:
         if not call.scheduler.closing:  # a closing round leaves the request open for the next round
             call.cursor.budgets.release(step_id)
@@ -226,7 +226,7 @@ async def _ask(
     return None if is_refused else reply
 
 
-def _refused_reply(entry: Entry) -> SampleReply | None:
+def _reply_in(entry: Entry) -> SampleReply | None:
     try:
         return SampleReply.model_validate(entry.value)
     except ValidationError:
@@ -256,9 +256,7 @@ def count_answers(journal: Journal) -> None:
             continue
         used = 0
         if entry.error is None:
-            try:
-                reply = SampleReply.model_validate(entry.value)
-            except ValidationError:  # as _read() will find
+            if (reply := _reply_in(entry)) is None:  # as _read() will find
                 continue
             used = usage_tokens(held - granted, reply)
         journal.reserved[step_id] = (used, granted)

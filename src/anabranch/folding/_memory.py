@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from copy import copy
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from anabranch.folding._branch_store import Branch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.memory import Banks, FinishedBranch, ReasoningBank, bank_of
 from anabranch.messages import Shape
-
-Scrubber: TypeAlias = Callable[[str], Awaitable[str]]
-"""A function that returns a text without secrets. If it raises, the text is withheld."""
 
 
 class InjectedItem(Shape):

@@ -15,18 +15,18 @@ from anabranch._aio import Clock, SystemClock, run_every
 from anabranch._asking import estimate_tokens
 from anabranch.folding._admission import Owner
 from anabranch.folding._branch_store import Branch, BranchStore, NewBranch
-from anabranch.folding._errors import FoldingError, TooManyBranchesError, tokens_out_of_range
+from anabranch.folding._errors import (
+    BranchTexts,
+    FoldingError,
+    Scrubber,
+    TooManyBranchesError,
+    checked_id,
+    tokens_out_of_range,
+)
 from anabranch.folding._ledger import BranchEvent, Ledger, checked_branch
 from anabranch.folding._ledgers import Ledgers
-from anabranch.folding._memory import (
-    BranchMemory,
-    InjectedItem,
-    Injection,
-    MemoryOfCallers,
-    Scrubber,
-)
+from anabranch.folding._memory import BranchMemory, InjectedItem, Injection, MemoryOfCallers
 from anabranch.folding._settings import FoldingSettings
-from anabranch.folding._texts import BranchTexts, checked_id
 
 T = TypeVar("T")
 

@@ -9,13 +9,14 @@ if TYPE_CHECKING:
         Absent,
         Answerer,
         AnswerError,
+        AnsweringPolicy,
         Forwarding,
+        PolicedAnswerer,
         answer,
         answer_all,
         answer_of_error,
         deliver,
     )
-    from anabranch._asking.answering_policy import AnsweringPolicy, PolicedAnswerer
     from anabranch._asking.conversation import Conversation
     from anabranch._asking.conversing import Role, Talk, checked_tools, given_messages
     from anabranch._asking.elicitation import (
@@ -80,8 +81,10 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            ".answerer": "Absent AnswerError Answerer Forwarding answer answer_all answer_of_error deliver",
-            ".answering_policy": "AnsweringPolicy PolicedAnswerer",
+            ".answerer": (
+                "Absent AnswerError Answerer AnsweringPolicy Forwarding PolicedAnswerer answer answer_all"
+                " answer_of_error deliver"
+            ),
             ".conversation": "Conversation",
             ".conversing": "Role Talk checked_tools given_messages",
             ".eliciting": "ElicitJob UrlJob fields_asked_again find_question run_elicit run_elicit_url",

@@ -16,7 +16,7 @@ from anabranch.folding._settings import FoldingSettings
 logger: logging.Logger = logging.getLogger("anabranch.folding")
 
 Scrubber: TypeAlias = Callable[[str], Awaitable[str]]
-"""Returns a text without its secrets; after an error, the text does not leave its branch."""
+"""A function that returns a text without secrets. If it raises, the text is withheld."""
 
 MAX_ID = 200
 """Maximum characters of an id that a caller gives."""

@@ -25,8 +25,9 @@ from anabranch.agents import (
     end_of,
 )
 from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError
-from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
+from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.log_writer import LogWriter
+from anabranch.chat._web.open_work import stop_run
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import HEAD, Message, Place, RunTakenError, message_in, started
 from anabranch.chat._web.run_work import RunWork

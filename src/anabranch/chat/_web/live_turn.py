@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TypeAlias
 
@@ -33,7 +33,6 @@ from anabranch.chat._web.run_input import (
 )
 from anabranch.chat._web.thread_lease import ThreadLease, TurnLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
-from anabranch.chat._web.turn_times import TurnTimes
 from anabranch.errors import StoreError
 from anabranch.tree import HEAD, Surroundings, TreeStore
 
@@ -43,10 +42,39 @@ Outcome: TypeAlias = (
     RunFinishedSuccessOutcome | RunFinishedInterruptOutcome | RunFinishedCancelledOutcome
 )
 
+Asleep: TypeAlias = dict[tuple[str, str], float]
+"""The time for which each sleeping tool use waits, by its calling node and use."""
+
 STOPPED = b'"outcome":{"type":"cancelled"'
 """Marks the last event of a stopped run."""
 
 current_turn: ContextVar[LiveTurn] = ContextVar("current_turn")
+
+
+class TurnTimes:
+    """The times at which a turn's tools wake up, as this process has seen them."""
+
+    def __init__(self) -> None:
+        self._asleep: Asleep = {}
+        self._limits: list[float] = []
+
+    def add(self, suspended: ToolSuspended) -> None:
+        if suspended.asks:
+            self._limits.append(suspended.until)
+        else:
+            self._asleep[suspended.caller, suspended.use.id] = suspended.until
+
+    @property
+    def has_slept(self) -> bool:
+        return bool(self._asleep)
+
+    def asleep(self, now: float) -> Asleep:
+        """Return the uses that sleep at ``now``; the tree has the limits of questions."""
+        return {use: until for use, until in self._asleep.items() if until > now}
+
+    def earliest(self) -> float:
+        known = [*self._asleep.values(), *self._limits]
+        return min((until for until in known if until), default=0.0)
 
 
 class LiveTurn:
@@ -270,30 +298,3 @@ class LiveTurn:
         if lease is not None and self._stopping is not None:
             await run_shielded(cancel_and_wait([self._stopping]))
         return lease
-
-
-async def stop_run(
-    log: ThreadLog,
-    right: ThreadLease,
-    call: Callable[[TurnRecord], Awaitable[object]],
-    store_end: Callable[[LiveTurn], Awaitable[object]] | None = None,
-) -> bool:
-    """Stop the unfinished run and wait for its end; return whether there was one.
-
-    ``call`` calls a worker for a run that waits for a time. ``store_end`` ends a run of no worker.
-    """
-    if await right.open_run() is None:
-        return False
-    turn = LiveTurn(log, right)
-    if await turn.take(to_end=True):  # no worker has taken it yet
-        try:
-            await turn.read()
-            if store_end is not None:
-                await store_end(turn)
-            await turn.stop()
-        finally:
-            await run_shielded(turn.hand_over())
-        await log.flush()
-    else:
-        await right.ask_to_stop(call)
-    return True

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from anabranch._aio import Clock
+from anabranch._aio import Clock, run_shielded
 from anabranch._durable import RunEvents, TurnRecord, TurnState
-from anabranch.chat._web.live_turn import stop_run
+from anabranch.chat._web.live_turn import LiveTurn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
@@ -145,6 +145,33 @@ async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
     if run is not None and run.state is not TurnState.WAITING:
         await retry(events, thread, clock.now())  # a run that was cut off waits from now on
     return await stop_run(log, right, _is_looked_for)
+
+
+async def stop_run(
+    log: ThreadLog,
+    right: ThreadLease,
+    call: Callable[[TurnRecord], Awaitable[object]],
+    store_end: Callable[[LiveTurn], Awaitable[object]] | None = None,
+) -> bool:
+    """Stop the unfinished run and wait for its end; return whether there was one.
+
+    ``call`` calls a worker for a run that waits for a time. ``store_end`` ends a run of no worker.
+    """
+    if await right.open_run() is None:
+        return False
+    turn = LiveTurn(log, right)
+    if await turn.take(to_end=True):  # no worker has taken it yet
+        try:
+            await turn.read()
+            if store_end is not None:
+                await store_end(turn)
+            await turn.stop()
+        finally:
+            await run_shielded(turn.hand_over())
+        await log.flush()
+    else:
+        await right.ask_to_stop(call)
+    return True
 
 
 async def _is_looked_for(run: TurnRecord) -> None:

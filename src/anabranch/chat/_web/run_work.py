@@ -15,12 +15,11 @@ from anabranch._durable import TurnRecord, Wake
 from anabranch.agents import Agent, end_of, with_front_end
 from anabranch.chat._turns import end_turn
 from anabranch.chat._web.event_mapping import shown_in
-from anabranch.chat._web.live_turn import LiveTurn, current_turn
+from anabranch.chat._web.live_turn import Asleep, LiveTurn, current_turn
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import started
 from anabranch.chat._web.thread_lease import STOP, BusyError, ThreadLease
 from anabranch.chat._web.thread_log import MISSED, ThreadLog
-from anabranch.chat._web.turn_times import Asleep
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.models import ModelError

@@ -12,7 +12,7 @@ from anabranch import Accepted, BranchContext, Capabilities, tool
 from anabranch._aio import SystemClock, Timer
 from anabranch.agents import Agent, QuestionAnsweredError, QuestionExpiredError
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
-from anabranch.agents._call_expiry import reaper_of
+from anabranch.agents._called_tool import reaper_of
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.stores import open_stores
 from anabranch.testing import MockModel, calls

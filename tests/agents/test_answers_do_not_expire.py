@@ -11,7 +11,7 @@ import pytest
 from anabranch import BranchContext, Capabilities, OtherVersionError, tool
 from anabranch.agents import Agent, BranchSelf, add_reply
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
-from anabranch.agents._call_expiry import LONGEST_WAIT, reaper_of
+from anabranch.agents._called_tool import LONGEST_WAIT, reaper_of
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.stores import CallStore
 from anabranch.testing import ManualClock, MockModel, calls

@@ -5,7 +5,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, tool
 from anabranch.agents import Agent, Folding, QuestionExpiredError
-from anabranch.agents._call_expiry import reaper_of
+from anabranch.agents._called_tool import reaper_of
 from anabranch.folding import BranchService
 from anabranch.mcp import Durability
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest

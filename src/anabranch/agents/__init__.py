@@ -14,18 +14,18 @@ from anabranch._lazy import lazy_names
 from anabranch.agents._agent import Agent, add_reply, end_of, given_answer, turn_of, with_front_end
 from anabranch.agents._agent_dependencies import (
     AgentDependencies,
+    Model,
+    Naming,
     Suspension,
     offered,
+    random_names,
     require_parts,
 )
 from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse, failed
-from anabranch.agents._answers import line_at_head
 from anabranch.agents._batch_line import result_at
-from anabranch.agents._branch_progress import BranchOutcome, PathEnd
+from anabranch.agents._branch_progress import BranchOutcome, PathEnd, branch_around, branches_in
 from anabranch.agents._branch_self_tool import BranchSelf, BranchSelfTool
-from anabranch.agents._branch_states import branch_around, branches_in
-from anabranch.agents._call_expiry import end_calls, runtime_of
-from anabranch.agents._called_tool import CalledTool
+from anabranch.agents._called_tool import CalledTool, end_calls, runtime_of
 from anabranch.agents._events import (
     Addition,
     BranchEnded,
@@ -44,14 +44,13 @@ from anabranch.agents._events import (
 )
 from anabranch.agents._flows import TEXT_RECOMBINERS, branch, broadcast_to_leaves, combine, parallel
 from anabranch.agents._folding_tool import Folding
-from anabranch.agents._front_end import ContextEntry, FrontEnd
 from anabranch.agents._line_writer import QuestionAnsweredError, QuestionExpiredError
-from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
 from anabranch.agents._remote_limits import RemoteLimits
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import (
     FrontEndResult,
+    Question,
     Reply,
     TimeOver,
     is_in_front_end,
@@ -59,7 +58,8 @@ from anabranch.agents._tool_questions import (
     question_of,
     stored_with,
 )
-from anabranch.agents._tool_set import ToolSource, most_tools
+from anabranch.agents._tool_set import ContextEntry, FrontEnd, ToolSource, most_tools
+from anabranch.agents._turn import line_at_head
 from anabranch.agents._turn_limits import TurnLimitError, TurnLimits
 
 if TYPE_CHECKING:

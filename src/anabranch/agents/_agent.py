@@ -14,27 +14,32 @@ from anabranch._budget import Limits
 from anabranch._durable import CallStore, Durability
 from anabranch.agents._agent_dependencies import (
     AgentDependencies,
+    Model,
+    Naming,
     durability_of,
     offered,
+    random_names,
     require_id,
     require_parts,
 )
 from anabranch.agents._agent_tools import AgentTool, Continuation
-from anabranch.agents._answers import check_unasked, end_below, find_question, line_of, store_answer
 from anabranch.agents._batch_line import BatchLine
 from anabranch.agents._branch_progress import OpenFork, PathEnd, open_fork
-from anabranch.agents._call_expiry import reaper_of
-from anabranch.agents._called_tool import CalledTool
+from anabranch.agents._called_tool import CalledTool, reaper_of
 from anabranch.agents._events import Event, awaited, ignore_event
-from anabranch.agents._front_end import FrontEnd, FrontEndTools
 from anabranch.agents._line_writer import LineWriter, surroundings_of
-from anabranch.agents._meter import Meter
-from anabranch.agents._ports import Model, Naming, random_names
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import Given, Reply, reply_of
-from anabranch.agents._tool_set import ToolSet, ToolSource
-from anabranch.agents._turn import Turn, observed, resume, use_line
-from anabranch.agents._turn_limits import TurnLimits, spent_in_turn
+from anabranch.agents._tool_set import FrontEnd, FrontEndTools, ToolSet, ToolSource
+from anabranch.agents._turn import (
+    Turn,
+    check_unasked,
+    find_question,
+    line_of,
+    observed,
+    store_answer,
+)
+from anabranch.agents._turn_limits import Meter, TurnLimits, spent_in_turn
 from anabranch.errors import ToolError
 from anabranch.messages import Block, ElicitReply, TextBlock
 from anabranch.rounds import AnswerLike, read_reply
@@ -236,21 +241,21 @@ class Agent:
         writer = await LineWriter.at(turn.timeline, around)
         if node.tool_uses:
             check_unasked(writer.line)
-        return await resume(turn, writer)
+        return await turn.resume_tools(writer)
 
     async def use_tools(self, node: Node | Surroundings) -> Node:
         """Continue the tools at ``node`` as :meth:`resume` does, without asking the model."""
         around = await surroundings_of(self.store, node)
         turn = _turn_in(self, around.thread, around.last)
         writer = await LineWriter.at(turn.timeline, around)
-        return await observed(around.thread.id, use_line(turn, writer))
+        return await observed(around.thread.id, turn.use_tools(writer))
 
     async def _resume_in(self, fork: OpenFork) -> Node:
         around = await line_of(self.store, fork.caller)
         turn = _turn_in(self, around.thread, around.last)
         turn.continuation = replace(turn.continuation, within=fork.within)
         writer = await LineWriter.at(turn.timeline, around)
-        return await end_below(turn, writer) or await resume(turn, writer)
+        return await turn.resume_at_answer(writer)
 
     async def answer(self, question_id: str, reply: AnswerLike) -> Node:
         """Answer a question of a tool, in any process, at any time; return the turn's last node.
@@ -282,7 +287,7 @@ class Agent:
         writer = await store_answer(turn, around, question, reply, again=fork is None)
         if fork is not None:
             return await self._resume_in(fork)
-        return await end_below(turn, writer) or await resume(turn, writer)
+        return await turn.resume_at_answer(writer)
 
     async def add_answer(self, question_id: str, reply: AnswerLike) -> Node:
         """Store the first answer to a question of a tool, without running the tool.
@@ -315,7 +320,7 @@ class Agent:
         turn.continuation = Continuation(Absent(), is_left=True)
         if fork is not None:
             around = await line_of(self.store, fork.caller)
-        return await use_line(turn, await LineWriter.at(turn.timeline, around))
+        return await turn.use_tools(await LineWriter.at(turn.timeline, around))
 
     async def open_questions(self, node: Node | Surroundings) -> list[Node]:
         """Return the open questions of the tools at ``node``, in the order of the questions.
@@ -347,7 +352,7 @@ class Agent:
         if end is not None and end.can_continue:
             turn = await turn_of(self, end.around.last)
             turn.continuation = Continuation(is_stopped=True)
-            await use_line(turn, await LineWriter.at(turn.timeline, end.around))
+            await turn.use_tools(await LineWriter.at(turn.timeline, end.around))
 
     def suspend(self) -> None:
         """Leave interrupted turns to a later process; call this before the process ends.

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import sys
+from base64 import urlsafe_b64encode
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Literal, TypeAlias
 
 from pydantic import JsonValue
 
@@ -15,12 +21,42 @@ from anabranch._asking import Answerer, Capabilities
 from anabranch._budget import Limits
 from anabranch._durable import CallStore, Durability
 from anabranch.agents._events import Addition, Listener, NodeAdded, ToolEnded, Writer, store_nodes
-from anabranch.agents._ports import Model, Naming, name_after
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
+from anabranch.models import StreamingSampler
 from anabranch.stores import open_store
 from anabranch.tool import has_methods, wrong_kind
 from anabranch.tree import Kind, Node, Ref, RefusedError, Result, TreeStore
+
+Model: TypeAlias = StreamingSampler
+"""A model for an agent, which streams some replies and reads others when they are complete."""
+
+Naming: TypeAlias = Callable[[Literal["thread", "node"]], str]
+"""Returns the id of a new thread or node; each is unique."""
+
+
+def random_names(kind: Literal["thread", "node"]) -> str:
+    """Return ``thread_`` or ``node_``, followed by twelve random characters that suit URLs."""
+    try:
+        return f"{kind}_{_drawn.popleft()}"  # atomic: no two threads get the same
+    except IndexError:
+        drawn = secrets.token_urlsafe(9 * _AT_ONCE)
+        _drawn.extend(drawn[start : start + 12] for start in range(0, 12 * _AT_ONCE, 12))
+        return random_names(kind)
+
+
+def name_after(place: str) -> str:
+    digest = blake2b(place.encode("utf-8", "surrogatepass"), digest_size=9).digest()
+    return f"node_{urlsafe_b64encode(digest).decode()}"
+
+
+_AT_ONCE = 128
+"""Names are drawn from the system together: the branches of a fork need hundreds at a time."""
+
+_drawn: deque[str] = deque()
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_drawn.clear)
 
 
 class Suspension:

@@ -1,14 +1,27 @@
-"""Reads from the conversation tree how far the branches below a tool use have come."""
+"""Reads from the conversation tree how far the branches below a tool use have come, also for display."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from anabranch.agents._batch_line import AskedRound, BatchLine
+from anabranch.messages import TextBlock, text_of
 from anabranch.models import INTERRUPTED
-from anabranch.tree import ASIDE, ERROR, Node, Path, Results, Surroundings, TreeStore, is_said
+from anabranch.tree import (
+    ASIDE,
+    ERROR,
+    Node,
+    Path,
+    Results,
+    Surroundings,
+    Tree,
+    TreeStore,
+    is_said,
+    open_questions,
+)
 
 ALLOW_WORK = "allow_work"
 """In a branch's first node: whether its tools run; by default, they do."""
@@ -245,3 +258,58 @@ def open_fork(path: Path) -> OpenFork | None:
             within = frozenset(node.id for node in nodes[at:] if node.kind == "branch")
             return OpenFork(caller, within)
     return None
+
+
+State: TypeAlias = Literal["running", "waits for you", "done", "failed", "stopped"]
+"""The state of a branch; a stopped branch was interrupted before its end."""
+
+WAITS: State = "waits for you"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownBranch:
+    """A branch for display; ``conclusion`` is ``None`` before the branch's end."""
+
+    description: str
+    state: State
+    conclusion: str | None = None
+
+
+def branch_around(path: Path) -> Node | None:
+    for node in reversed(path.nodes):
+        if node.kind == "branch" or is_said(node):
+            return node if node.kind == "branch" else None
+    return None
+
+
+def branches_in(tree: Tree) -> Mapping[str, ShownBranch]:
+    progress = BranchProgress(tree.nodes, tree.results)
+    known = {node.id: node for node in tree.nodes}
+    waiting: set[str] = set()
+    for asked in open_questions(tree):
+        at: Node | None = asked
+        while at is not None and not is_said(at):
+            waiting.add(at.id)
+            at = known.get(at.parent_id or "")
+    starts = (node for node in tree.nodes if node.kind == "branch")
+    return {
+        start.id: ShownBranch(start.shown, WAITS)
+        if start.id in waiting
+        else _ended(start, BatchLine([known[start.parent_id or ""]], tree.results), progress)
+        for start in starts
+    }
+
+
+def _ended(start: Node, caller: BatchLine, progress: BranchProgress) -> ShownBranch:
+    use_id = str(start.data.get("tool_use_id"))
+    result = caller.result(use_id) if caller.has_returned(use_id) else None
+    if BRANCH_ID in start.data and result is not None:
+        parts = result.content if result.pending is None else result.pending
+        text = text_of(part for part in parts if isinstance(part, TextBlock))
+        return ShownBranch(start.shown, "failed" if result.is_error else "done", text)
+    outcome = progress.outcome(start)
+    if outcome is None:
+        return ShownBranch(start.shown, "running" if result is None else "stopped")
+    if outcome.error is not None:
+        return ShownBranch(start.shown, "failed", outcome.end.shown)
+    return ShownBranch(start.shown, "done", outcome.text)

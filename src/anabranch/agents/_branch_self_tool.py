@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
+from anabranch.agents._agent_dependencies import Model
 from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse, UsableTool, Waiting
 from anabranch.agents._branch_progress import ALLOW_WORK, BEFORE, BranchOutcome, BranchProgress
 from anabranch.agents._branch_runs import BranchPath, new_branches, run_branches
@@ -23,7 +24,6 @@ from anabranch.agents._branch_self_input import (
     read_prompts,
     summary,
 )
-from anabranch.agents._ports import Model
 from anabranch.agents._recombination import JUDGES, BranchAnswer, Recombined, recombine
 from anabranch.agents._turn import Turn
 from anabranch.errors import StoreError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Annotated, ClassVar
 
@@ -14,8 +14,16 @@ from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.agents._working_branch import BRANCH_RETURN
 from anabranch.errors import ToolError
 from anabranch.folding import Branch, BranchService, InjectedItem
-from anabranch.messages import ToolSpec
-from anabranch.tree import Node
+from anabranch.messages import (
+    Block,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+    text_of,
+)
+from anabranch.tree import Node, Path, project
 
 
 class _Input(BaseModel):
@@ -126,3 +134,35 @@ def seen_outside(branch: Branch) -> Outcome:
     if branch.result:
         return Outcome(f"{branch.result}\n\n({how}.)", is_error=branch.status != "completed")
     return Outcome(f"({how}. It has no result.)", is_error=True)
+
+
+def transcript_of(path: Path, start: Node) -> str:
+    end = path.nodes[-1]
+    if end.id == start.id:
+        return ""
+    first = [node.id for node in path.nodes].index(start.id)
+    messages = project(path.nodes[first:], path.results)[1:]
+    uses = {use.id for use in end.tool_uses}
+    return _text(each for each in messages if not _answers(each, uses))
+
+
+def _answers(message: Message, uses: Collection[str]) -> bool:
+    return any(isinstance(b, ToolResultBlock) and b.tool_use_id in uses for b in message.content)
+
+
+def _text(messages: Iterable[Message]) -> str:
+    return "\n".join(_line(message.role, each) for message in messages for each in message.content)
+
+
+def _line(role: str, block: Block) -> str:
+    match block:
+        case TextBlock():
+            return f"{role}: {block.text}"
+        case ToolUseBlock():
+            given = block.malformed or json.dumps(block.input, ensure_ascii=False)
+            return f"{role} calls {block.name} {given}"
+        case ToolResultBlock():
+            texts = text_of(each for each in block.content if isinstance(each, TextBlock))
+            return f"{'error' if block.is_error else 'result'}: {texts}"
+        case _:
+            return f"({block.type})"

@@ -22,7 +22,6 @@ from anabranch.agents._agent_tools import (
 from anabranch.agents._branch_progress import BRANCH_ID, BranchOutcome, BranchProgress
 from anabranch.agents._branch_runs import BranchPath, new_branches, run_branches
 from anabranch.agents._branch_self_tool import PLACEHOLDER
-from anabranch.agents._branch_states import transcript_of
 from anabranch.agents._folding_input import (
     CreateInput,
     FoldingTool,
@@ -34,6 +33,7 @@ from anabranch.agents._folding_input import (
     so_far,
     spec_of,
     task_text,
+    transcript_of,
 )
 from anabranch.agents._turn import Turn
 from anabranch.agents._working_branch import BRANCH_RETURN, WorkingBranch

@@ -12,11 +12,10 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from anabranch.agents._agent_dependencies import require_node
+from anabranch.agents._agent_dependencies import name_after, require_node
 from anabranch.agents._agent_tools import Waiting
 from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
 from anabranch.agents._events import ToolEnded
-from anabranch.agents._ports import name_after
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import (
     Given,

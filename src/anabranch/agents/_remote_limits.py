@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from anabranch._asking import Capabilities, describe
 from anabranch._schemas import Form
-from anabranch.agents._ports import Question
+from anabranch.agents._tool_questions import Question
 from anabranch.errors import ToolError
 from anabranch.messages import (
     AudioBlock,

@@ -16,12 +16,10 @@ from typing import TypeAlias, TypeVar
 from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
-from anabranch.agents._agent_dependencies import AgentDependencies
+from anabranch.agents._agent_dependencies import AgentDependencies, Model
 from anabranch.agents._branch_progress import said_in
 from anabranch.agents._events import BranchResumed, TextReceived, ToolEnded
-from anabranch.agents._meter import AdmittedRequest, Meter
-from anabranch.agents._ports import Model
-from anabranch.agents._turn_limits import Charge, UsageTotal
+from anabranch.agents._turn_limits import AdmittedRequest, Charge, Meter, UsageTotal
 from anabranch.agents._working_branch import BRANCH_RETURN, WorkingBranch, warns
 from anabranch.errors import ToolError
 from anabranch.messages import (

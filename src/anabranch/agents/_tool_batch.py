@@ -27,10 +27,10 @@ from anabranch.agents._agent_tools import (
 from anabranch.agents._batch_line import AskedRound, BatchLine
 from anabranch.agents._called_tool import CalledTool, check_version
 from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted, ToolSuspended
-from anabranch.agents._front_end import front_end_outcome
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import Left, TimeOver, answer_live
+from anabranch.agents._tool_set import front_end_outcome
 from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import AnabranchError, OtherVersionError
 from anabranch.messages import CUT, TextBlock, ToolUseBlock

@@ -13,10 +13,12 @@ from pydantic_core import to_json
 from anabranch._asking import Answerer, AnswerError, answer_of_error
 from anabranch._engine import Answer, Ask, AskKind
 from anabranch._text import encodable
-from anabranch.agents._ports import Question
 from anabranch.errors import StepFailed, ToolError, error_to_json
-from anabranch.messages import ElicitReply, Shape
+from anabranch.messages import ElicitReply, ElicitRequest, Shape, UrlRequest
 from anabranch.tree import Node
+
+Question: TypeAlias = ElicitRequest | UrlRequest
+"""A question of a tool to the user: a form, or the visit of a URL."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from functools import partial
 
 from anabranch._asking import estimate_tokens, prompt_tokens, said, usage_tokens
 from anabranch._budget import Account, BudgetError, Reservation
-from anabranch.agents._meter import AdmittedRequest, Meter
-from anabranch.agents._turn_limits import Charge, TurnLimitError
+from anabranch.agents._turn_limits import AdmittedRequest, Charge, Meter, TurnLimitError
 from anabranch.errors import BranchTokenError, StoreError
 from anabranch.folding import (
     Branch,

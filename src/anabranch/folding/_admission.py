@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from anabranch._budget import Account, BudgetError, Reservation
-from anabranch.folding._branch_store import (
-    Branch,
-    BranchRows,
-    NewBranch,
-    Session,
-    account_of,
-    with_account,
-)
+from anabranch.folding._branch_store import Branch, NewBranch, Session, account_of, with_account
 from anabranch.folding._errors import (
     BudgetExhaustedError,
     FoldingError,
@@ -46,9 +38,9 @@ class Owner:
             return not stored.startswith(MARK) or stored.startswith(f"{MARK}{END}{MARK}")
         return stored.startswith(f"{self._scope}{END}")
 
-    def reads(self, stored: str) -> bool:
-        """Return whether a session belongs to the owner, or is the account of its sessions."""
-        return self.owns(stored) or stored == self._scope
+    def own(self, found: Branch | None) -> Branch | None:
+        """Return a found branch if it is in a session of the owner."""
+        return found if found is not None and self.owns(found.session_id) else None
 
     @property
     def _scope(self) -> str:
@@ -67,39 +59,6 @@ def account_name(stored: str) -> str | None:
     """Return the name of an owner's account, a session that no caller can name; else ``None``."""
     scope, ends, _ = stored.partition(END)
     return scope if ends and scope.startswith(MARK) and scope != MARK else None
-
-
-class OwnedRows:
-    """The records of one owner in a transaction; :class:`BranchRows` describes the methods."""
-
-    def __init__(self, rows: BranchRows, owner: Owner) -> None:
-        self._rows = rows
-        self._owner = owner
-
-    def session(self, session_id: str) -> Session | None:
-        return self._rows.session(session_id) if self._owner.reads(session_id) else None
-
-    def branch(self, branch_id: str) -> Branch | None:
-        found = self._rows.branch(branch_id)
-        return found if found and self._owner.owns(found.session_id) else None
-
-    def open_children(self, branch_id: str) -> Sequence[Branch]:
-        return self._own(self._rows.open_children(branch_id))
-
-    def open_branches(self, session_id: str) -> Sequence[Branch]:
-        return self._own(self._rows.open_branches(session_id))
-
-    def put_session(self, session: Session) -> None:
-        self._rows.put_session(session)
-
-    def put_branch(self, branch: Branch) -> None:
-        self._rows.put_branch(branch)
-
-    def count_open(self, change: int, limit: int | None = None) -> bool:
-        return self._rows.count_open(change, limit)
-
-    def _own(self, found: Sequence[Branch]) -> Sequence[Branch]:
-        return [each for each in found if self._owner.owns(each.session_id)]
 
 
 MINUTE = 60.0

@@ -11,8 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from anabranch.folding._admission import OwnedRows, account_name, admit, shown_name
-from anabranch.folding._branch_store import Branch, NewBranch, Session, account_of, with_account
+from anabranch.folding._admission import Owner, account_name, admit, shown_name
+from anabranch.folding._branch_store import (
+    Branch,
+    BranchRows,
+    NewBranch,
+    Session,
+    account_of,
+    with_account,
+)
 from anabranch.folding._errors import (
     BranchNotActiveError,
     TooManyBranchesError,
@@ -39,10 +46,17 @@ class BranchEvent:
 
 
 class Ledger:
-    """Creates, charges and closes branches in one transaction; ``events`` are sent after the commit."""
+    """Creates, charges and closes the branches of one owner in one transaction.
 
-    def __init__(self, rows: OwnedRows, settings: FoldingSettings, now: float) -> None:
+    A caller names a branch, and finds it only in sessions of the ``owner``. A branch, its parent and
+    its children are in one session. The ``events`` are sent after the commit.
+    """
+
+    def __init__(
+        self, rows: BranchRows, owner: Owner, settings: FoldingSettings, now: float
+    ) -> None:
         self._rows = rows
+        self._owner = owner
         self._settings = settings
         self._now = now
         self.events: list[BranchEvent] = []
@@ -51,7 +65,7 @@ class Ledger:
 
     def find(self, branch_id: str | None, session_id: str | None) -> str:
         if branch_id is not None:
-            return checked_branch(self._rows.branch(branch_id), branch_id, session_id).id
+            return checked_branch(self._found(branch_id), branch_id, session_id).id
         inner = None if session_id is None else self.innermost(session_id)
         if inner is None:
             raise no_active_branch(None if session_id is None else shown_name(session_id))
@@ -61,7 +75,7 @@ class Ledger:
         if parent_id == ROOT:
             parent_id = None
         elif parent_id is not None:
-            parent = checked_branch(self._rows.branch(parent_id), parent_id, session_id)
+            parent = checked_branch(self._found(parent_id), parent_id, session_id)
             session_id = parent.session_id
         elif session_id is not None and (inner := self.innermost(session_id)) is not None:
             parent_id = inner.id
@@ -152,16 +166,17 @@ class Ledger:
 
     def _locked(self, branch_id: str, partial: str | None = None) -> Branch:
         """Lock the session of a branch; return the present record, closed if its time is over."""
-        found = self._rows.branch(branch_id)
-        if found is None:
-            raise UnknownBranchError(branch_id)
-        self._rows.session(found.session_id)
-        branch = self._rows.branch(branch_id)
-        if branch is None:
-            raise UnknownBranchError(branch_id)
+        found = self._found(branch_id)
+        if found is not None:
+            self._rows.session(found.session_id)
+            found = self._rows.branch(branch_id)
+        branch = checked_branch(found, branch_id, None)
         if partial is not None and branch.is_open:
             branch = replace(branch, partial=partial)
         return self._in_time(branch)
+
+    def _found(self, branch_id: str) -> Branch | None:
+        return self._owner.own(self._rows.branch(branch_id))
 
     def _in_time(self, branch: Branch) -> Branch:
         if not branch.is_open or branch.deadline > self._now:

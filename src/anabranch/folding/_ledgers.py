@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from opentelemetry import metrics, trace
 
 from anabranch._aio import Clock
-from anabranch.folding._admission import HOST, OwnedRows, Owner
+from anabranch.folding._admission import HOST, Owner
 from anabranch.folding._branch_store import Branch, BranchRows, BranchStore
 from anabranch.folding._errors import FoldingError, UnknownBranchError
 from anabranch.folding._ledger import BranchEvent, Ledger
@@ -93,8 +93,7 @@ class Ledgers:
         self._learning = set[asyncio.Task[bool]]()
 
     async def branch(self, owner: Owner, branch_id: str) -> Branch | None:
-        found = await self._store.branch(branch_id)
-        return found if found and owner.owns(found.session_id) else None
+        return owner.own(await self._store.branch(branch_id))
 
     async def branches(self, owner: Owner, session_id: str) -> list[Branch]:
         return await self._store.branches(owner.stored_name(session_id))
@@ -109,7 +108,7 @@ class Ledgers:
         now, settings = self._clock.now(), self._settings
 
         def work(rows: BranchRows) -> tuple[T | FoldingError, list[BranchEvent]]:
-            ledger = Ledger(OwnedRows(rows, owner), settings, now)
+            ledger = Ledger(rows, owner, settings, now)
             try:
                 return operation(ledger), ledger.events
             except FoldingError as refusal:

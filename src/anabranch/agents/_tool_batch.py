@@ -29,7 +29,7 @@ from anabranch.agents._called_tool import CalledTool, check_version
 from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted, ToolSuspended
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import Timeline
-from anabranch.agents._tool_questions import Left, TimeOver, answer_live
+from anabranch.agents._tool_questions import LEFT, TIME_OVER, answer_live
 from anabranch.agents._tool_set import front_end_outcome
 from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import AnabranchError, OtherVersionError
@@ -153,7 +153,7 @@ class ToolBatch:
         if working is not None and not working.seconds_left:
             return False  # the end of the branch ends the tool
         for question in round_.unanswered:
-            await self._writer.answer(question, TimeOver())
+            await self._writer.answer(question, TIME_OVER)
         return True
 
     async def _ask(self, user: Answerer, round_: AskedRound) -> None:
@@ -161,7 +161,7 @@ class ToolBatch:
             for question in round_.questions:
                 if question.id not in self._line.answers:
                     is_left = self._continuation.is_left
-                    given = Left() if is_left else await answer_live(user, question)
+                    given = LEFT if is_left else await answer_live(user, question)
                     await self._writer.answer(question, given)
 
     async def _outcome(self, use: ToolUseBlock, round_: AskedRound | None) -> Outcome | Waiting:

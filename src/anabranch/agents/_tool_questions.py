@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -21,22 +20,26 @@ Question: TypeAlias = ElicitRequest | UrlRequest
 """A question of a tool to the user: a form, or the visit of a URL."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorReply:
+class ErrorReply(Shape):
     """An answer that raises an error in the tool, stored as the journal stores errors."""
 
     error: dict[str, JsonValue]
 
 
-@dataclass(frozen=True, slots=True)
-class TimeOver:
+class TimeOver(Shape):
     """Marks a question whose time is over: the tool continues without an answer."""
 
+    time_over: Literal[True]
 
-@dataclass(frozen=True, slots=True)
-class Left:
+
+class Left(Shape):
     """Marks a question whose user sent a message and no answer: the tool reads ``cancel``."""
 
+    left: Literal[True]
+
+
+TIME_OVER: Final = TimeOver(time_over=True)
+LEFT: Final = Left(left=True)
 
 IN_FRONT_END: Final = "call"
 """The kind of a question that is the call of a tool which the front end runs."""
@@ -60,7 +63,8 @@ Given: TypeAlias = Reply | ErrorReply | TimeOver | Left
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 _REQUEST: TypeAdapter[Question] = TypeAdapter(Question)
-_QUESTION, _OTHER, _OVER, _LEFT = "question", "other", "time_over", "left"
+_GIVEN: TypeAdapter[Given] = TypeAdapter(Given)
+_QUESTION, _OTHER = "question", "other"
 
 
 # -- questions -------------------------------------------------------------------------------
@@ -146,15 +150,7 @@ def is_other_answer(answer: Node) -> bool:
 def reply_of(answer: Node) -> Given:
     beside = {"state", _QUESTION, _OTHER}  # an earlier release stored a state with each answer
     given = {name: value for name, value in answer.data.items() if name not in beside}
-    if _OVER in given:
-        return TimeOver()
-    if _LEFT in given:
-        return Left()
-    if "error" in given:
-        return ErrorReply(cast("dict[str, JsonValue]", given["error"]))
-    if "result" in given:
-        return FrontEndResult.model_validate(given)
-    return ElicitReply.model_validate(given)
+    return _GIVEN.validate_python(given)
 
 
 def recorded_reply(answer: Node) -> Answer | None:
@@ -173,12 +169,6 @@ def same_reply(answer: Node, reply: Given) -> bool:
 
 
 def _plain(reply: Given) -> dict[str, JsonValue]:
-    if isinstance(reply, ErrorReply):
-        return {"error": reply.error}
-    if isinstance(reply, TimeOver):
-        return {_OVER: True}
-    if isinstance(reply, Left):
-        return {_LEFT: True}
     return cast("dict[str, JsonValue]", reply.model_dump(mode="json", exclude_none=True))
 
 
@@ -192,10 +182,10 @@ async def answer_live(user: Answerer, question: Node) -> Given:
     except AnswerError as error:
         answer = answer_of_error("elicit", step_id, error.code, str(error), error.data)
         declined = answer.error is None
-        return ElicitReply(action="decline") if declined else ErrorReply(answer.error or {})
+        return ElicitReply(action="decline") if declined else ErrorReply(error=answer.error or {})
     except Exception as error:
         # The tool reads only that the answer is missing, since the error's text may contain
         # secrets.
         logger.exception("the question %r could not be asked", question.id)
         failed = StepFailed(step_id, type(error).__name__, "")
-        return ErrorReply(error_to_json(failed) or {})
+        return ErrorReply(error=error_to_json(failed) or {})

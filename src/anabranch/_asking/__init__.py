@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         deliver,
     )
     from anabranch._asking.conversation import Conversation
-    from anabranch._asking.conversing import Role, Talk, checked_tools, given_messages
+    from anabranch._asking.conversing import Role, Talk, checked_tools, given_messages, with_own_ids
     from anabranch._asking.elicitation import (
         Accepted,
         Cancelled,
@@ -86,7 +86,7 @@ else:
                 " answer_of_error deliver"
             ),
             ".conversation": "Conversation",
-            ".conversing": "Role Talk checked_tools given_messages",
+            ".conversing": "Role Talk checked_tools given_messages with_own_ids",
             ".eliciting": "ElicitJob UrlJob fields_asked_again find_question run_elicit run_elicit_url",
             ".elicitation": (
                 "Accepted Cancelled Declined ElicitResult Elicitation checked_model describe describe_entry"

@@ -95,7 +95,7 @@ class Talk:
             here = self.view(self.messages)
             offered = self.tools or None
             reply = await here.sample(messages=self.messages, tools=offered, **self.options)
-            said = _with_own_ids(reply.exchange[-1].content, used)
+            said = with_own_ids(reply.exchange[-1].content, used)
             self.messages += (assistant(said or (TextBlock(text=NOTHING),)),)
             if not reply.tool_calls:
                 exchange = Exchange(self.messages[start:])
@@ -146,12 +146,17 @@ def _ids_in(messages: tuple[Message, ...]) -> set[str]:
     return {block.id for block in blocks if isinstance(block, ToolUseBlock)}
 
 
-def _with_own_ids(content: tuple[Block, ...], used: set[str]) -> tuple[Block, ...]:
+def with_own_ids(
+    content: Iterable[Block], used: set[str], unnamed: str = ""
+) -> tuple[Block, ...]:
+    """Return ``content`` with ids of tool uses that are not ``used``, because models repeat ids."""
+
     def own(block: Block) -> Block:
         if not isinstance(block, ToolUseBlock):
             return block
-        numbered = (f"{block.id}_{number}" for number in count(2))
-        name = next(each for each in chain([block.id], numbered) if each not in used)
+        given = block.id or unnamed
+        numbered = (f"{given}_{number}" for number in count(2))
+        name = next(each for each in chain([given], numbered) if each not in used)
         used.add(name)
         return block.model_copy(update={"id": name})
 

@@ -16,6 +16,7 @@ from typing import TypeAlias, TypeVar
 from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
+from anabranch._asking import with_own_ids
 from anabranch.agents._agent_dependencies import AgentDependencies, Model
 from anabranch.agents._branch_progress import said_in
 from anabranch.agents._events import BranchResumed, TextReceived, ToolEnded
@@ -29,7 +30,6 @@ from anabranch.messages import (
     SampleReply,
     SampleRequest,
     TextBlock,
-    ToolUseBlock,
     user,
 )
 from anabranch.models import INTERRUPTED, ModelError, SampleStream
@@ -214,7 +214,7 @@ class Timeline:
         if left_out:
             data[LEFT_OUT] = [list(place) for place in left_out]
         data |= charge.data
-        blocks = await self.stored(_with_unique_ids(reply.content))
+        blocks = await self.stored(with_own_ids(reply.content, set(), unnamed="use"))
         self.last_text = reply.text or self.last_text
         return await self.add(
             self.dependencies.node(
@@ -277,22 +277,3 @@ class _RefusableRequest:
         end = len(self.request.messages) - 1
         newest = (end, len(self.request.messages[end].content) - 1)
         return [place for place in texts if place[0] > last and place[:2] != newest]
-
-
-def _with_unique_ids(content: Iterable[Block]) -> tuple[Block, ...]:
-    """Return ``content`` with a different id for each tool use, because models may repeat ids."""
-    seen: set[str] = set()
-    blocks: list[Block] = []
-    for block in content:
-        if isinstance(block, ToolUseBlock):
-            given, number = block.id or "use", 1
-            name = given
-            while name in seen:
-                number += 1
-                name = f"{given}_{number}"
-            seen.add(name)
-            if name != block.id:
-                blocks.append(block.model_copy(update={"id": name}))
-                continue
-        blocks.append(block)
-    return tuple(blocks)

@@ -1,4 +1,7 @@
-"""Holds calls of handshake-era servers, which wait for answers over a connection of this process."""
+"""Calls of other servers: their questions, and the calls that wait for answers over a connection.
+
+Only calls of the handshake era wait so, in this process.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 import mcp_types as types
+from pydantic import ValidationError
 
 from anabranch._aio import cancel_and_wait
-from anabranch._asking import Absent, Answerer, AnswerError
-from anabranch.agents._remote_limits import RemoteLimits, check_question
+from anabranch._asking import Absent, Answerer, AnswerError, Capabilities, describe
+from anabranch._schemas import Form
+from anabranch.agents._result_blocks import RemoteLimits
+from anabranch.agents._tool_questions import Question
 from anabranch.errors import ToolError
 from anabranch.mcp import Reply, Request
 from anabranch.messages import (
@@ -142,3 +148,34 @@ class LiveCall(Absent):
 def _read(task: asyncio.Future[Ended]) -> None:
     if not task.cancelled():
         task.exception()
+
+
+def check_question(limits: RemoteLimits, tool: str, size: int, number: int) -> None:
+    if size > limits.max_question or number > limits.max_questions:
+        raise ToolError(
+            f"The server of {tool!r} asks too much together: {number:,} of at most"
+            f" {limits.max_questions:,} questions, with {size:,} of at most {limits.max_question:,}"
+            " characters."
+        )
+
+
+def shown(question: Question, able: Capabilities) -> Question | None:
+    """Return ``question`` for users: its form without patterns, which may take for ever to match."""
+    if isinstance(question, UrlRequest):
+        return question if able.elicitation_url else None
+    if not able.elicitation:
+        return None
+    try:
+        form = Form.model_validate(question.requested_schema)
+    except ValidationError as error:
+        why = describe(error)
+        raise ToolError(f"The server asks with a form that cannot be shown: {why}.") from None
+    fields = form.model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_unset=True,
+        include={"properties"},
+        exclude={"properties": {"__all__": {"pattern"}}},
+    )
+    schema = {"type": "object", **fields, "required": sorted(form.required)}
+    return question.model_copy(update={"requested_schema": schema})

@@ -25,9 +25,9 @@ from anabranch._text import encodable
 from anabranch.agents._agent_tools import Outcome, ToolUse, Waiting, failed
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import ToolNoticed
-from anabranch.agents._remote_call import Ended, LiveCall, LiveCalls, Refused
-from anabranch.agents._remote_limits import RemoteLimits, RemoteResult, check_question, shown
+from anabranch.agents._remote_call import Ended, LiveCall, LiveCalls, Refused, check_question, shown
 from anabranch.agents._remote_values import result_of, without_foreign_nulls
+from anabranch.agents._result_blocks import RemoteLimits, RemoteResult
 from anabranch.agents._tool_questions import Question
 from anabranch.errors import (
     BranchTimeoutError,

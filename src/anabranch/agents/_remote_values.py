@@ -10,8 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 import mcp_types as types
 
 from anabranch._schemas import UnusableSchemaError, misfit, misfits
-from anabranch.agents._remote_limits import RemoteResult
-from anabranch.agents._result_blocks import result_blocks
+from anabranch.agents._result_blocks import RemoteResult, result_blocks
 from anabranch.mcp import has_structured_content
 from anabranch.messages import ResultBlock, TextBlock
 

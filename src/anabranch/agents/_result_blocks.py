@@ -1,4 +1,4 @@
-"""Makes the blocks that a model reads from the value that a tool returned.
+"""Makes the blocks that a model reads from the value that a tool returned, and limits remote results.
 
 The bytes of a file tell its type, since the declared type may be wrong. A file that is too large,
 or of no known type, becomes a line with address, type and size.
@@ -8,13 +8,80 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
 from anabranch._text import AUDIO, IMAGES, encodable, media_type, read_base64, read_text, size_of
-from anabranch.messages import AudioBlock, DocumentBlock, ImageBlock, ResultBlock, TextBlock
-from anabranch.tree import MOST_BYTES
+from anabranch.messages import (
+    AudioBlock,
+    DocumentBlock,
+    FileBlock,
+    ImageBlock,
+    ResultBlock,
+    Shape,
+    TextBlock,
+)
+from anabranch.tree import MOST_BYTES, file_line
+
+BLOCKS: Final = 1_000
+"""Maximum texts and images of a result: each is an object of the stored node."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLimits:
+    """Limits on one call of a remote server's tool.
+
+    A result over the limit is refused rather than shortened: the model reads the refusal, and may
+    ask for less.
+
+    Attributes:
+        max_result: characters of a result; an image counts as Base64 text.
+        max_question: characters of questions that the server asks together, with the server's
+            state.
+        max_questions: questions that wait for the user at the same time.
+        max_samples: requests to the agent's model.
+        max_notices: log messages and progress messages; further messages are dropped.
+    """
+
+    max_result: int = 8 * 1024 * 1024
+    max_question: int = 1024 * 1024
+    max_questions: int = 100
+    max_samples: int = 100
+    max_notices: int = 1_000
+
+
+class RemoteResult(Shape):
+    blocks: tuple[ResultBlock, ...]
+    is_error: bool = False
+
+    def within(self, limits: RemoteLimits, tool: str) -> RemoteResult:
+        """Return this result, with names for large files; if it is still too large, return an error."""
+        blocks = tuple(_line_if_large(limits, block) for block in self.blocks)
+        sizes = [_size(block) for block in blocks]
+        if sum(sizes) <= limits.max_result and len(sizes) <= BLOCKS:
+            return RemoteResult(blocks=blocks, is_error=self.is_error)
+        text = (
+            f"The result of {tool!r} is too large, and is left out: it has {sum(sizes):,} of at most"
+            f" {limits.max_result:,} characters, and {len(sizes):,} of at most {BLOCKS:,} parts. Call"
+            " it so that it returns less."
+        )
+        return RemoteResult(blocks=(TextBlock(text=text),), is_error=True)
+
+
+def _line_if_large(limits: RemoteLimits, block: ResultBlock) -> ResultBlock:
+    if not isinstance(block, AudioBlock | DocumentBlock) or _size(block) <= limits.max_result:
+        return block
+    name = block.name if isinstance(block, DocumentBlock) else ""
+    size = len(block.data) * 3 // 4
+    return TextBlock(text=file_line(FileBlock(mime_type=block.mime_type, size=size, name=name)))
+
+
+def _size(block: ResultBlock) -> int:
+    if isinstance(block, FileBlock):
+        return block.size
+    return len(block.text if isinstance(block, TextBlock) else block.data)
 
 
 def result_blocks(value: object) -> tuple[ResultBlock, ...]:

@@ -11,6 +11,7 @@ import pytest
 from anabranch import run_tool
 from anabranch._terminal import Console, UsageError
 from anabranch.agents import CalledTool
+from anabranch.cli import _reloading
 from anabranch.cli._reloading import ReloadedTools
 from anabranch.testing import MockClient
 from tests.chat.web import events_in, message, resume
@@ -77,6 +78,52 @@ async def test_an_error_shows_the_authors_lines_and_the_tools_stay(
     write(words, 'WORD = "Again"')
     await tools.reload()
     assert await greeting(tools) == "Again Ann"
+
+
+async def test_a_file_that_python_refuses_without_a_line_is_named(file: Path) -> None:
+    shown = StringIO()
+    tools = ReloadedTools([str(file)], Console(shown))
+    write(file, "\0")
+    await tools.reload()
+    problem = "cannot be loaded: SyntaxError: source code string cannot contain null bytes."
+    assert shown.getvalue() == f"Not reloaded; the old tools stay.\n{file} {problem}\n"
+
+
+async def test_code_that_loads_for_long_is_reported(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_reloading, "PATIENCE", 0)
+    go = file.with_name("go")
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        go.touch()
+
+    console = Console(StringIO())
+    tools = ReloadedTools([str(file)], console)
+    monkeypatch.setattr(console, "say", say)
+    write(file, f"import pathlib\nwhile not pathlib.Path({str(go)!r}).exists(): pass\n{TOOLS}")
+    await tools.reload()
+    assert lines == [_reloading.SLOW, "Reloaded."]
+
+
+async def test_a_package_that_was_deleted_and_is_back_is_loaded_again(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    write(package / "words.py", 'WORD = "Hello"')
+    write(tmp_path / "tools.py", TOOLS.replace("from words", "from package.words"))
+    with developing(tmp_path) as address:
+        async with (
+            httpx2.AsyncClient(base_url=address, timeout=PATIENCE) as client,
+            client.stream("GET", "/dev/events") as stream,
+        ):
+            lines = (line async for line in stream.aiter_lines() if line)
+            assert '"problem": ""' in await anext(lines)
+            away = package.rename(tmp_path / "away")
+            assert "No module named 'package" in await anext(lines)
+            away.rename(package)
+            assert '"problem": ""' in await anext(lines)
 
 
 async def test_two_tools_of_one_name_are_not_loaded(file: Path) -> None:

@@ -6,11 +6,12 @@ stay.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -24,7 +25,16 @@ from anabranch._terminal import Console, UsageError, failing_as
 from anabranch.agents import AgentTool, CalledTool, Outcome, RemoteTools, failed
 from anabranch.cli._chat_parts import check_names
 from anabranch.cli._targets import Found, load
-from anabranch.errors import AnabranchError, ToolError, format_for_author, is_authors
+from anabranch.errors import AnabranchError, ToolError, author_line, format_for_author, is_authors
+
+LOOK = 1_000
+"""Milliseconds after which the watch looks for folders that were replaced."""
+PATIENCE = 3.0
+"""Seconds until the user learns that the code is still loading."""
+SLOW = (
+    "The code is still loading, and the old tools stay. If loading never ends, correct the code, and"
+    " start the command again."
+)
 
 
 class ReloadedTools:
@@ -32,7 +42,7 @@ class ReloadedTools:
         self._targets = targets
         self._console = console
         self._libraries = frozenset(sys.modules)
-        self._folders = {Path(file).parent for file in targets if file.endswith(".py")}
+        self._folders = {Path(file).resolve().parent for file in targets if file.endswith(".py")}
         self._remote = RemoteTools()
         self._number = 0
         self._problem = ""
@@ -57,21 +67,19 @@ class ReloadedTools:
                     await self._remote.aclose()
 
     async def reload(self) -> None:
+        reminder = asyncio.get_running_loop().call_later(PATIENCE, self._console.say, SLOW)
         try:
             found = await anyio.to_thread.run_sync(self._load)
             called = _called(found)
             await self._connect(found)
         except UsageError as error:
-            cause = error.__cause__
-            self._problem = (
-                str(error)
-                if cause is None or isinstance(cause, ToolError | SystemExit)
-                else format_for_author(type(cause), cause, cause.__traceback__).rstrip()
-            )
+            self._problem = _problem_of(error)
             self._console.say(f"Not reloaded; the old tools stay.\n{self._problem}")
         else:
             self._problem, self._called = "", called
             self._console.say("Reloaded.")
+        finally:
+            reminder.cancel()
         self._number += 1
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
@@ -93,20 +101,37 @@ class ReloadedTools:
     async def _watch(self) -> None:
         # The help of all commands is shown without the extra that has the library.
         from watchfiles import (
+            Change,
             PythonFilter,
             awatch,  # pyright: ignore[reportUnknownVariableType] - one of its types is trio's
         )
 
+        places, unseen = self._places(), False
         while True:
-            folders = set(self._folders)
-            changes = awatch(
-                *filter(Path.is_dir, folders), watch_filter=PythonFilter(), recursive=False
+            watched = awatch(
+                *places,
+                watch_filter=PythonFilter(),
+                recursive=False,
+                rust_timeout=LOOK,
+                yield_on_timeout=True,
             )
-            async with aclosing(changes):
-                async for _ in changes:
-                    await self.reload()
-                    if self._folders != folders:
+            async with aclosing(watched):
+                async for changes in watched:
+                    reloads = unseen or bool(changes)
+                    if reloads:
+                        await self.reload()
+                    before, places = places, self._places()
+                    unseen = places != before and not reloads
+                    if places != before or any(change is Change.deleted for change, _ in changes):
                         break
+
+    def _places(self) -> dict[Path, int]:
+        """Return the folders to watch, each with its inode: a folder may be deleted and made again."""
+        places: dict[Path, int] = {}
+        for folder in self._folders:
+            with suppress(OSError):  # the folder is deleted
+                places[folder] = folder.stat().st_ino
+        return places
 
     async def _connect(self, found: Found) -> None:
         remote = RemoteTools(*found.connectable)
@@ -138,6 +163,15 @@ class ReloadedTools:
                 own[name] = module
                 self._folders.add(Path(file).parent)
         return own
+
+
+def _problem_of(error: UsageError) -> str:
+    """Return the lines of the author's code that raised ``error``, or else its sentence."""
+    cause = error.__cause__
+    has_lines = cause is not None and (author_line(cause) or getattr(cause, "filename", None))
+    if cause is None or not has_lines or isinstance(cause, ToolError | SystemExit):
+        return str(error)
+    return format_for_author(type(cause), cause, cause.__traceback__).rstrip()
 
 
 def _called(found: Found) -> list[AgentTool]:

@@ -8,7 +8,7 @@ runs the tool, each round twice, and reports the differences.
     _sources.py, _scopes.py           modules, and the names that they bind
     _values.py                        the value of an expression
     _asks.py, _check.py               questions; the state of a check, and its visitor of a function
-    _suspension.py, _background.py    the code around questions, and work during a question
+    _suspension.py                    the code around questions, and work during a question
     _misuse.py                        operations without await, and mutations
     _static_check.py                  the functions of a tool
     _rehearsal.py, _compare.py        a tool run twice, and the differences

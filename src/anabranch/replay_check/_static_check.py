@@ -8,14 +8,13 @@ from types import FunctionType
 from typing import Any, cast
 
 from anabranch.replay_check._asks import given_in, name_of
-from anabranch.replay_check._background import Background
 from anabranch.replay_check._call_rules import rule_of, rule_of_unknown
 from anabranch.replay_check._check import Check, Part
 from anabranch.replay_check._misuse import Misuse, Mutations
 from anabranch.replay_check._rules import Finding
 from anabranch.replay_check._scopes import Class, ContextMethod, External, Function, Instance, Scope
 from anabranch.replay_check._sources import Library, NoSourceError
-from anabranch.replay_check._suspension import Suspension
+from anabranch.replay_check._suspension import Background, Suspension
 from anabranch.replay_check._values import Value
 from anabranch.tool import FunctionTool, HandoffTool, Tool
 

@@ -10,7 +10,13 @@ from anabranch._lazy import lazy_names
 
 if TYPE_CHECKING:
     from anabranch._terminal.answer_file import Answers, names_of
-    from anabranch._terminal.console import Console, is_drawable
+    from anabranch._terminal.console import (
+        Console,
+        JsonFormatter,
+        LiveRegion,
+        is_drawable,
+        log_to_stderr,
+    )
     from anabranch._terminal.exits import (
         CommandError,
         FailedError,
@@ -27,22 +33,18 @@ if TYPE_CHECKING:
         signals_restored,
         woken_by_signals,
     )
-    from anabranch._terminal.live_region import LiveRegion
-    from anabranch._terminal.logs import JsonFormatter, log_to_stderr
     from anabranch._terminal.respondent import NO_MODEL, Respondent
 else:
     __getattr__ = lazy_names(
         __name__,
         {
             ".answer_file": "Answers names_of",
-            ".console": "Console is_drawable",
+            ".console": "Console JsonFormatter LiveRegion is_drawable log_to_stderr",
             ".exits": "CommandError FailedError LeftError UsageError failing_as",
             ".forms": "DismissedError ask_consent ask_form ask_text",
             ".interrupts": (
                 "STILL_RUNNING handled_by on_interrupt run_command signals_restored woken_by_signals"
             ),
-            ".live_region": "LiveRegion",
-            ".logs": "JsonFormatter log_to_stderr",
             ".respondent": "NO_MODEL Respondent",
         },
     )

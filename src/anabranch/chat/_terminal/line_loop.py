@@ -20,10 +20,9 @@ from anabranch._text import printable
 from anabranch.chat._terminal.chat_screen import ChatScreen
 from anabranch.chat._terminal.input_lines import InputLines, ScriptedLines, TypedLines
 from anabranch.chat._terminal.replies import NO_MODEL
-from anabranch.chat._terminal.session import Session
+from anabranch.chat._terminal.session import Session, SessionSettings
 from anabranch.chat._terminal.session_commands import COMMANDS, enter
 from anabranch.chat._terminal.session_output import SessionError
-from anabranch.chat._terminal.session_settings import SessionSettings
 from anabranch.chat._terminal.typed_input import completed_paths
 from anabranch.errors import StoreError
 from anabranch.messages import ToolSpec

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from anabranch._health import Health, Watched
 from anabranch.chat import make_chat_app
 from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._http_shares import SharedRequests
+from anabranch.cli._http_access import SharedRequests
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import message, model, reserve
 from tests.cli.http_server import serving

@@ -74,8 +74,8 @@ def web_command(  # noqa: PLR0913 - options
     from anabranch.agents import TurnLimits
     from anabranch.chat import CONCURRENCY, LOOPBACK, RateLimits, make_chat_app
     from anabranch.cli._endpoint import Endpoint, is_loopback
+    from anabranch.cli._http_access import SharedRequests
     from anabranch.cli._http_server import Bounds, serve_app
-    from anabranch.cli._http_shares import SharedRequests
     from anabranch.cli._options import of_tools
 
     log_to_stderr(logging.WARNING, log_format)

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from textual.widgets import Tree as TreeWidget
 
-from anabranch.cli._browse_command import command_for
 from anabranch.cli._browser import Browser
+from anabranch.cli._chat_commands import command_for
 from anabranch.errors import install_command
 from anabranch.tree import Tree
 from tests.chat.sessions import feed, session, tree_of

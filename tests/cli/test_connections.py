@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from anabranch.cli import main
 from anabranch.cli._combined_server import ServerRecipe
 from anabranch.cli._option_groups import AgentOptions, AgentTools, Persistence, TurnOptions
-from anabranch.cli._web_commands import parts_of
+from anabranch.cli._server_commands import parts_of
 from anabranch.errors import StoreError
 from anabranch.stores import open_branch_store, open_memory_store, open_stores
 from tests.agents.memory import MemoryTrees

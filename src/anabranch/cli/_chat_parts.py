@@ -1,21 +1,47 @@
-"""The parts of a chat in one process: tools, model, stores, memory and engine.
+"""The parts of a chat in one process: tools, model, stores, memory and engine; the worker's runs.
 
 Without a model, a script plays the card game of the demo, or the user may answer samples.
 """
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeAlias
 
 from anabranch._aio import run_shielded
 from anabranch._asking import Capabilities, Sampler
-from anabranch._terminal import NO_MODEL, FailedError, Respondent, UsageError, failing_as
-from anabranch.agents import AgentTool, BranchSelf, Folding, RemoteTools, ToolChoice, ToolSource
+from anabranch._budget import Limits
+from anabranch._terminal import (
+    NO_MODEL,
+    Console,
+    FailedError,
+    Respondent,
+    UsageError,
+    failing_as,
+    handled_by,
+    woken_by_signals,
+)
+from anabranch.agents import (
+    AgentTool,
+    BranchSelf,
+    Folding,
+    RemoteTools,
+    ToolChoice,
+    ToolSource,
+    TurnLimits,
+)
 from anabranch.agents import Model as AgentModel
 from anabranch.chat import Plugin, make_plugin
 from anabranch.cli._answering import open_sampler
@@ -23,6 +49,7 @@ from anabranch.cli._demo_tool import Outcome, PickCard, pick_card
 from anabranch.cli._memory import learning, open_bank, open_branches
 from anabranch.cli._option_groups import AgentOptions, TurnOptions
 from anabranch.cli._options import headers_of, store_url, variables_of
+from anabranch.cli._output import cut_off_after
 from anabranch.cli._stores import open_engine
 from anabranch.cli._targets import Found, is_server, load
 from anabranch.engines import Engine
@@ -50,7 +77,9 @@ class ChatParts:
     bank: ReasoningBank | None
     memory: bool
     learner: Sampler | None
-    version: str | None = None
+    limits: TurnLimits
+    tool_limits: Limits
+    version: str | None
 
     @asynccontextmanager
     async def open(self, *, works: bool = True) -> AsyncGenerator[None]:
@@ -77,7 +106,7 @@ class ChatParts:
 
 
 def parts_around(tools: Iterable[OfferedTool], model: AgentModel, agent: AgentOptions) -> ChatParts:
-    turn, url = agent.turn, store_url(agent.store)
+    turn, url, limits = agent.turn, store_url(agent.store), agent.turn.limits()
     learner = open_sampler(agent.model) if turn.memory else None
     wakes = open_engine(agent.engine, url)
     with failing_as(UsageError, StoreError, ValueError):
@@ -89,7 +118,19 @@ def parts_around(tools: Iterable[OfferedTool], model: AgentModel, agent: AgentOp
         offered.append(Folding(open_branches(trees, bank, learns=learner is not None)))
     if turn.memory and bank is not None:
         offered += memory_tools(bank)
-    return ChatParts(offered, model, calls, trees, wakes, bank, turn.memory, learner, named)
+    return ChatParts(
+        offered,
+        model,
+        calls,
+        trees,
+        wakes,
+        bank,
+        turn.memory,
+        learner,
+        TurnLimits.of(limits),
+        replace(limits, max_tokens=None),  # the turn counts the tokens of its tools
+        named,
+    )
 
 
 def game() -> Plugin[Outcome]:
@@ -187,3 +228,42 @@ class ChatModels:
 
     def names(self) -> Sequence[str]:
         return known_models()
+
+
+async def work(parts: ChatParts, concurrency: int, per_user: int | None, grace: float) -> None:
+    """Execute the runs of chats that wait for a worker, until a signal: ``anabranch worker``."""
+    from anabranch.chat import Conversations
+
+    conversations = Conversations(
+        parts.trees,
+        parts.model,
+        parts.tools,
+        limits=parts.limits,
+        tool_limits=parts.tool_limits,
+        calls=parts.calls,
+        engine=parts.engine,
+        per_principal=per_user,
+        code_version=parts.version,
+    )
+    with failing_as(FailedError, StoreError):
+        async with parts.open():
+            if parts.engine is not None:
+                await parts.engine.backlog()  # fails if the engine is unreachable
+            with _until_signal() as ended:
+                async with conversations.running(concurrency):
+                    Console().say(f"The worker takes runs, {concurrency} at a time.")
+                    await ended.wait()
+                    why = f"Not everything has ended within {grace:g} s;"
+                    cut_off_after(grace, f"{why} another worker continues the rest.")
+
+
+@contextmanager
+def _until_signal() -> Generator[asyncio.Event]:
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        loop.call_soon_threadsafe(ended.set)
+
+    with woken_by_signals(loop), handled_by(end, (signal.SIGINT, signal.SIGTERM)):
+        yield ended

@@ -23,7 +23,7 @@ from anabranch._terminal import (
     failing_as,
     is_drawable,
 )
-from anabranch.agents import Agent, TurnLimits, ignore_event
+from anabranch.agents import Agent, ignore_event
 from anabranch.chat import (
     ChatAnswerer,
     ChatScreen,
@@ -43,7 +43,7 @@ from anabranch.chat import (
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._chat_parts import ChatModels, ChatParts, OfferedTool, WithoutModel, parts_around
 from anabranch.cli._option_groups import AgentOptions
-from anabranch.cli._options import MODEL, STORE, data_folder, of_tools, store_url
+from anabranch.cli._options import MODEL, STORE, data_folder, store_url
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError
 from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread, state_of_reply
@@ -151,14 +151,13 @@ def _agent(options: ChatOptions, parts: ChatParts, user: ChatAnswerer, screen: C
         for each in parts.tools
         for tool in (each.server.tools if isinstance(each, Plugin) else [each])
     ]
-    limits = options.agent.turn.limits()
     return Agent(
         parts.trees,
         parts.model,
         tools=tools,
         user=user,
-        limits=TurnLimits.of(limits),
-        tool_limits=of_tools(limits),
+        limits=parts.limits,
+        tool_limits=parts.tool_limits,
         listener=ignore_event if options.prompt else screen.on_event,
         calls=parts.calls,
     )

@@ -176,10 +176,11 @@ NEEDS = {
 
 HOMES = {
     **dict.fromkeys(GROUPS["Try a tool"], "_tool_commands"),
-    **dict.fromkeys(("web", "worker"), "_web_commands"),
+    **dict.fromkeys(("serve", "web", "worker"), "_server_commands"),
+    **dict.fromkeys(("chat", "browse"), "_chat_commands"),
     "completion": "_commands",
 }
-"""The modules with several commands; any other command has its own."""
+"""The modules of the commands."""
 
 
 def _needed(command: str) -> str:
@@ -214,9 +215,8 @@ def completion_command(
 
 
 for _name, _help in HELP.items():
-    _module = HOMES.get(_name, f"_{_name}_command")
     app.command(
-        f"anabranch.cli.{_module}:{_name}_command",
+        f"anabranch.cli.{HOMES[_name]}:{_name}_command",
         name=_name,
         group=GROUP_OF[_name],
         help=f"{_help.rstrip()}{_needed(_name)}",

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
@@ -232,11 +232,6 @@ class CallLimits:
         from anabranch._budget import Limits
 
         return Limits(self.max_depth, self.max_tokens, self.timeout)
-
-
-def of_tools(limits: Limits) -> Limits:
-    """Return a turn's ``limits`` for each of its tool calls, without tokens, which it counts."""
-    return replace(limits, max_tokens=None)
 
 
 SHORTEST = 16

@@ -1,8 +1,9 @@
-"""``anabranch web`` and ``anabranch worker``: the chat as a page, and the workers of its turns."""
+"""The commands that serve: ``serve`` (tools), ``web`` (the chat as a page), ``worker`` (its turns)."""
 
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,14 +11,72 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
-from anabranch.cli._option_groups import AgentOptions
-from anabranch.cli._options import AccessLog, ChatTargets, LogForm, at_least
+from anabranch.cli._endpoint import Endpoint, is_loopback
+from anabranch.cli._option_groups import AgentOptions, AgentTools, Asking, Persistence
+from anabranch.cli._options import (
+    AccessLog,
+    CallLimits,
+    ChatTargets,
+    LogForm,
+    Model,
+    SourceTarget,
+    at_least,
+)
 
 WEB_TOKEN = "ANABRANCH_WEB_TOKEN"  # noqa: S105 - the name of a variable
 
 if TYPE_CHECKING:
     from anabranch.cli._chat_parts import ChatParts
-    from anabranch.cli._endpoint import Endpoint
+
+
+def serve_command(
+    *targets: SourceTarget,
+    name: Annotated[
+        str | None,
+        Parameter(
+            help="Name of the server. Default: the name of the target. A client can continue a "
+            "call after a restart, or at another process, only if the name is the same."
+        ),
+    ] = None,
+    endpoint: Endpoint = Endpoint(),
+    persistence: Persistence = Persistence(),
+    model: Model = None,
+    asking: Asking = Asking(),
+    limits: CallLimits = CallLimits(),
+    agent_tools: AgentTools = AgentTools(),
+) -> None:
+    from anabranch._terminal import log_to_stderr
+    from anabranch.cli._combined_server import ServerRecipe
+    from anabranch.cli._serving import serve
+    from anabranch.cli._stores import CALL_KEY
+
+    log_to_stderr(logging.WARNING, endpoint.log_format)
+    if CALL_KEY in os.environ:
+        from anabranch.cli._output import name_forgotten_awaits
+
+        name_forgotten_awaits()
+    _check_serving(endpoint, persistence, asking)
+    recipe = ServerRecipe(targets, model, (), persistence, name, asking, limits.read(), agent_tools)
+    serve(recipe, endpoint)
+
+
+def _check_serving(endpoint: Endpoint, persistence: Persistence, asking: Asking) -> None:
+    endpoint.check()
+    store, ask_url = persistence.store, asking.ask_url
+    if endpoint.workers > 1 and store == "memory:":
+        raise UsageError(
+            "Several workers cannot share a store in memory. Give a SQLite file or a Postgres"
+            " database as the --store."
+        )
+    if not persistence.ttl > 0:
+        raise UsageError(f"No user can answer in {persistence.ttl:g} s. Give --ttl more seconds.")
+    if ask_url is not None and (
+        endpoint.transport != "http" or not store or not asking.ask_fallback
+    ):
+        raise UsageError(
+            "--ask-url is for pages over HTTP, which store the users' answers. Give it with"
+            " --transport http, --ask-fallback and --store URL."
+        )
 
 
 def parts_of(targets: tuple[str, ...], agent: AgentOptions) -> ChatParts:
@@ -71,18 +130,15 @@ def web_command(  # noqa: PLR0913 - options
     ] = None,
 ) -> None:
     from anabranch._terminal import log_to_stderr
-    from anabranch.agents import TurnLimits
     from anabranch.chat import CONCURRENCY, LOOPBACK, RateLimits, make_chat_app
-    from anabranch.cli._endpoint import Endpoint, is_loopback
     from anabranch.cli._http_access import SharedRequests
     from anabranch.cli._http_server import Bounds, serve_app
-    from anabranch.cli._options import of_tools
 
     log_to_stderr(logging.WARNING, log_format)
     endpoint = Endpoint("http", host, port, [*allowed_host])
     made = _made_token(endpoint, token)
     endpoint.check()
-    limits, parts = agent.turn.limits(), parts_of(targets, agent)
+    parts = parts_of(targets, agent)
     with endpoint.listen() as listener:
         address = f"{endpoint.address(listener)}/"
         try:
@@ -90,8 +146,8 @@ def web_command(  # noqa: PLR0913 - options
                 parts.trees,
                 parts.model,
                 parts.tools,
-                limits=TurnLimits.of(limits),
-                tool_limits=of_tools(limits),
+                limits=parts.limits,
+                tool_limits=parts.tool_limits,
                 calls=parts.calls,
                 recorded_calls=calls,
                 memory=parts.bank if parts.memory else None,
@@ -116,7 +172,6 @@ def web_command(  # noqa: PLR0913 - options
 
 
 def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
-    from anabranch.cli._endpoint import is_loopback
 
     if token is not None and not token.strip():
         raise UsageError("The token is empty. Leave it out, or set one that is hard to guess.")
@@ -165,13 +220,13 @@ def worker_command(
     import anyio
 
     from anabranch._terminal import log_to_stderr
-    from anabranch.cli._working import work
+    from anabranch.cli._chat_parts import work
 
     log_to_stderr(logging.WARNING, log_format)
-    limits, parts = agent.turn.limits(), parts_of(targets, agent)
+    parts = parts_of(targets, agent)
     if parts.engine is None:
         raise UsageError(
             "A worker needs an engine that it shares with others: give --engine dbos."
             " Without one, each `anabranch web` works on its own runs."
         )
-    anyio.run(work, parts, limits, concurrency, per_user, grace)
+    anyio.run(work, parts, concurrency, per_user, grace)

@@ -4,10 +4,10 @@ A :class:`ReasoningBank` records, finds and rates notes in a store of ``anabranc
 also queues finished branches, from which a :class:`Distiller` learns with a model.
 :class:`Scrubber` removes secrets from every text that enters the memory or leaves a branch.
 
-    _items.py        memories, their lengths and confidence; their owners, and what a caller sees
+    _items.py        memories, their lengths and confidence; their owners, and what a caller sees;
+                     the memories that fit into a branch's allowance of tokens
     _ports.py        the protocols of stores and of embedders
     _words.py        the search terms of a text, and lessons compared by words
-    _recall.py       the memories that fit into a branch's allowance of tokens
     _secrets.py      secrets found and replaced, failing closed
     _bank.py         the memories of one caller
     _distilling.py   the worker that learns from finished branches, and its requests to a model
@@ -18,11 +18,13 @@ from anabranch.memory._bank import Banks, ReasoningBank, bank_of
 from anabranch.memory._distilling import POLL, Distiller
 from anabranch.memory._items import (
     Draft,
+    InjectedMemory,
     Level,
     LevelError,
     Memory,
     Outcome,
     Provenance,
+    Recall,
     Scope,
     Scopes,
     UnknownMemoryError,
@@ -36,7 +38,6 @@ from anabranch.memory._ports import (
     MemoryStore,
     QueuedBranch,
 )
-from anabranch.memory._recall import InjectedMemory, Recall
 from anabranch.memory._secrets import REDACTED, WITHHELD, Scrubbed, Scrubber, WithheldError
 from anabranch.memory._tools import FoundMemory, memory_tools, shown
 from anabranch.memory._words import indexed, words_of

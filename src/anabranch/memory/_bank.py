@@ -20,9 +20,12 @@ from anabranch.memory._items import (
     LevelError,
     Memory,
     Provenance,
+    Recall,
     Scope,
     Scopes,
     UnknownMemoryError,
+    fused,
+    packed,
 )
 from anabranch.memory._ports import (
     LEFT_OUT,
@@ -33,7 +36,6 @@ from anabranch.memory._ports import (
     MemoryStore,
     QueuedBranch,
 )
-from anabranch.memory._recall import Recall, fused, packed
 from anabranch.memory._secrets import Scrubber
 from anabranch.memory._words import is_near, stems_of, words_of
 

@@ -11,7 +11,7 @@ from anabranch import BranchContext, tool
 from anabranch._aio import SystemClock, pause
 from anabranch.agents import Agent, ContextEntry, FrontEnd
 from anabranch.chat import make_chat_app
-from anabranch.chat._web.run_input import HEAD, Message, front_end_in, message_in, started
+from anabranch.chat._web.run_input import HEAD, Message, input_in, started
 from anabranch.chat._web.run_work import GIVEN_UP, MOST_ATTEMPTS
 from anabranch.engines import InProcessEngine
 from anabranch.messages import ToolSpec
@@ -134,9 +134,9 @@ def test_a_message_and_the_front_end_are_the_input_of_their_run(at: Any) -> None
     given, context = Message("hello\nthere", at), ContextEntry(description="Month", value="March")
     front_end = FrontEnd(tools=(ToolSpec(name="paint", input_schema={}),), context=(context,))
     begun = started("t1", "r1", given, front_end).event
-    assert (message_in(begun), front_end_in(begun)) == (given, front_end)
+    assert input_in(begun) == (given, front_end)
     nothing = started("t1", "r2").event
-    assert (message_in(nothing), front_end_in(nothing)) == (None, FrontEnd())
+    assert input_in(nothing) == (None, FrontEnd())
 
 
 async def test_an_unreachable_engine_only_delays_runs(url: str) -> None:

@@ -116,10 +116,10 @@ async def _conversation(
     found = await conversations.find(wanted.thread_id, principal)
     if found is None and message is not None:
         name = _new_id(wanted.thread_id)
-        await TurnWork(conversations.agent, "").check(message)  # no node belongs to a new thread
         now = conversations.agent.dependencies.clock.now()
         title = message.text or ", ".join(block.name for block in message.files)
         new = Thread(name, now, title=title[:TITLE], owner=principal)
+        await TurnWork(conversations.agent, new).check(message)
         found = await conversations.begin(new) or await conversations.find(name, principal)
     if found is None:
         raise HTTPException(404, f"Unknown thread {wanted.thread_id!r}.")

@@ -29,7 +29,7 @@ from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.open_work import stop_run
 from anabranch.chat._web.pending_questions import Questions
-from anabranch.chat._web.run_input import HEAD, Message, Place, RunTakenError, message_in, started
+from anabranch.chat._web.run_input import HEAD, Message, Place, RunTakenError, input_in, started
 from anabranch.chat._web.run_work import RunWork
 from anabranch.chat._web.thread_lease import BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
@@ -78,8 +78,10 @@ class Conversation:
         self._agent = agent
         self._questions = questions
         self._checks = AnswerChecks(agent, questions, thread.id)
-        self._work = TurnWork(agent, thread.id)
-        self._runs = RunWork(agent, questions, self.log, self._right, self._wake, self._look)
+        self._work = TurnWork(agent, thread)
+        self._runs = RunWork(
+            agent, thread, questions, self.log, self._right, self._wake, self._look
+        )
         self._engine = engine
         self._lock = asyncio.Lock()
         self._advancing = asyncio.Lock()
@@ -301,6 +303,6 @@ class Conversation:
 
 def _check_repeated(run_id: str, event: bytes, message: Message) -> None:
     """Check that the first event of a run has the text and the files of ``message``."""
-    before = message_in(event)
+    before, _ = input_in(event)
     if before is None or (before.text, before.files) != (message.text, message.files):
         raise RunTakenError(run_id)

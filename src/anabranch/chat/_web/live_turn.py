@@ -24,13 +24,7 @@ from anabranch.agents import Addition, Event, FrontEnd, Suspension, ToolStarted,
 from anabranch.chat._turns import is_whole
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.log_writer import TextPiece
-from anabranch.chat._web.run_input import (
-    Message,
-    ends_of_all_open,
-    front_end_in,
-    message_in,
-    open_branches,
-)
+from anabranch.chat._web.run_input import Message, ends_of_all_open, input_in, open_branches
 from anabranch.chat._web.thread_lease import ThreadLease, TurnLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
@@ -141,7 +135,7 @@ class LiveTurn:
         """
         if self._begun is not None:
             self._after, events = self._begun
-            self._read_input(events[0])
+            self.message, self.front_end = input_in(events[0])
             self._stopping = asyncio.create_task(self._stop_when_asked(self._after))
             return events
         if (lease := self._lease) is None or lease.begun is None:
@@ -149,13 +143,10 @@ class LiveTurn:
         self._after = lease.begun - 1
         self._stopping = asyncio.create_task(self._stop_when_asked(self._after))
         events = await self._log.read(self._after, lease.last)
-        self._read_input(events[0])
+        self.message, self.front_end = input_in(events[0])
         self._log.add(ends_of_all_open(events), lease=lease)
         self._mapping.continue_after(events)
         return events
-
-    def _read_input(self, begun: bytes) -> None:
-        self.message, self.front_end = message_in(begun), front_end_in(begun)
 
     async def _stop_when_asked(self, after: int) -> None:
         await self._right.asked_to_stop(after)

@@ -85,17 +85,14 @@ def node_id(thread_id: str, run_id: str) -> str:
     return f"node_{hashlib.sha256(named).hexdigest()[:24]}"
 
 
-def message_in(event: bytes) -> Message | None:
+def input_in(event: bytes) -> tuple[Message | None, FrontEnd]:
+    """Return the message and the front end of a run from its first event."""
     raw: dict[str, Any] = RunStartedEvent.model_validate_json(event).raw_event or {}
+    front_end = FrontEnd.model_validate(raw.get(FRONT_END, {}))
     if "text" not in raw:
-        return None
+        return None, front_end
     files = tuple(map(FileBlock.model_validate, raw.get("files", ())))
-    return Message(raw["text"], raw.get("at", HEAD), files, raw.get("id", ""))
-
-
-def front_end_in(event: bytes) -> FrontEnd:
-    raw: dict[str, Any] = RunStartedEvent.model_validate_json(event).raw_event or {}
-    return FrontEnd.model_validate(raw.get(FRONT_END, {}))
+    return Message(raw["text"], raw.get("at", HEAD), files, raw.get("id", "")), front_end
 
 
 def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:

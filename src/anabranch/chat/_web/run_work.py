@@ -23,7 +23,7 @@ from anabranch.chat._web.thread_log import MISSED, ThreadLog
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.models import ModelError
-from anabranch.tree import ASIDE, Node, RefusedError
+from anabranch.tree import ASIDE, Node, RefusedError, Thread
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
@@ -42,6 +42,7 @@ class RunWork:
     def __init__(
         self,
         agent: Agent,
+        thread: Thread,
         questions: Questions,
         log: ThreadLog,
         right: ThreadLease,
@@ -51,7 +52,8 @@ class RunWork:
         self._agent = agent
         self._questions = questions
         self._log = log
-        self._thread_id = log.thread_id
+        self._thread = thread
+        self._thread_id = thread.id
         self._right = right
         self._wake = wake
         self._look = look
@@ -76,7 +78,7 @@ class RunWork:
             finally:
                 await run_shielded(cancel_and_wait([turn.task]))
                 self._turn = None
-            if turn.is_waiting:
+            if turn.is_waiting or turn.has_ended:  # a whole reply leaves no tools to continue
                 return
             asleep = turn.times.asleep(self._agent.dependencies.clock.now())
             await self._log.flush()  # from then on, a user's message starts another run
@@ -157,7 +159,7 @@ class RunWork:
             await self._stop(turn)
         else:
             agent = with_front_end(self._agent.of_run(run.id), turn.front_end)
-            work = TurnWork(agent, self._thread_id)
+            work = TurnWork(agent, self._thread)
             last = await work.run(run.id, turn.message, is_new=turn.is_new)
             await self._end(turn, work, last)
 
@@ -230,7 +232,7 @@ class RunWork:
             agent = self._agent if run is None else self._agent.of_run(run.id)
             is_said = True
             if run is not None and message is not None:
-                is_said = await TurnWork(agent, self._thread_id).keep(run.id, message)
+                is_said = await TurnWork(agent, self._thread).keep(run.id, message)
             if is_said or error is not None:
                 await end_turn(agent, self._thread_id, None, error)
         except AnabranchError as problem:

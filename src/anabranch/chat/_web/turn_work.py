@@ -12,7 +12,7 @@ from anabranch.chat._turns import UserCall, has_returned, is_by_user, results_at
 from anabranch.chat._web.run_input import HEAD, Message, node_id
 from anabranch.errors import ToolError
 from anabranch.messages import Block, TextBlock
-from anabranch.tree import ASIDE, Node, Ref, Surroundings, surroundings_after
+from anabranch.tree import ASIDE, Node, Path, Ref, Surroundings, Thread, surroundings_after
 from anabranch.tree import HEAD as HEAD_REF
 
 MESSAGE_ID = "message_id"
@@ -22,9 +22,10 @@ MESSAGE_ID = "message_id"
 class TurnWork:
     """Does the work of the turns in one thread; any number of processes add each node once."""
 
-    def __init__(self, agent: Agent, thread_id: str) -> None:
+    def __init__(self, agent: Agent, thread: Thread) -> None:
         self._agent = agent
-        self._thread_id = thread_id
+        self._thread = thread
+        self._thread_id = thread.id
 
     async def check(self, message: Message) -> None:
         if not message.text.strip() and not message.files:
@@ -99,14 +100,17 @@ class TurnWork:
         end = await end_of(self._agent, self._thread_id)
         head = None if end is None else end.around.last.id
         at = _place(message, end)
-        follows = None if end is None or at != head else end.around
+        above = Path((), {}) if at is None else None
+        if end is not None and at == head:
+            above = end.around
         if end is not None and _must_be_left(end):
             left = await agent.cancel_questions(end.around)
-            at, follows = left.id if at == head else at, None
+            if at == head:
+                at, above = left.id, None
         said = await self._add(message, name, at)
-        if follows is None:
+        if above is None:
             return await self._reply(said)
-        return await self._reply(surroundings_after(follows, follows.thread, said))
+        return await self._reply(surroundings_after(above, self._thread, said))
 
     async def _add(self, message: Message, name: str, at: str | None) -> Node:
         content, data = _content(message), {MESSAGE_ID: message.id} if message.id else {}

@@ -4,9 +4,8 @@ SQLite serves the processes of one machine, Postgres several machines. ``memory:
 a file, so tests run the code that runs in production. The packages that use a store define its
 interface: ``CallStore``, ``TreeStore``, ``RunEvents``, ``MemoryStore`` and ``BranchStore``.
 
-    _engines.py          store URLs, and the SQLAlchemy engine for a URL
+    _engines.py          store URLs, the SQLAlchemy engine for a URL, and drivers' errors
     _threads.py          the threads of a database, and the batches that share a commit
-    _database_faults.py  drivers' errors as one sentence each
     _processes.py        locks that show which processes are alive
     _database.py         transactions, and the tables of a new store
     _sql.py              column types, indexes, and statements that are compiled once
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from anabranch.folding import BranchStore
     from anabranch.memory import MemoryStore
     from anabranch.stores._database import Database
-    from anabranch.stores._database_faults import translated
-    from anabranch.stores._engines import read_url
+    from anabranch.stores._engines import read_url, translated
     from anabranch.tree import Node, Ref, Result, TreeStore
 else:
     __getattr__ = lazy_names(
@@ -40,8 +38,7 @@ else:
             "anabranch.folding": "BranchStore",
             "anabranch.memory": "MemoryStore",
             "anabranch.tree": "Node Ref Result TreeStore",
-            "._database_faults": "translated",
-            "._engines": "read_url",
+            "._engines": "read_url translated",
         },
     )
 

@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING, TypeVar
 import sqlalchemy as sa
 
 from anabranch.errors import StoreError
-from anabranch.stores._database_faults import REMEDY, translated
 from anabranch.stores._engines import (
     READERS,
+    REMEDY,
     SINGLE,
     SNAPSHOTS,
     WRITERS,
     Target,
     make_engine,
     make_file,
+    translated,
 )
 from anabranch.stores._processes import ClosableProcesses, open_processes
 from anabranch.stores._sql import metadata

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from anabranch._durable import Processes, UnknownProcesses
 from anabranch.errors import StoreError
-from anabranch.stores._database_faults import translated
-from anabranch.stores._engines import Target
+from anabranch.stores._engines import Target, translated
 
 if TYPE_CHECKING:
     import psycopg  # an optional dependency

@@ -315,3 +315,42 @@ AROUND_REF = _reading(
 FILES = sa.select(FILE.c.digest, FILE.c.content).where(
     FILE.c.thread == _THREAD_SEQ, FILE.c.digest.in_(sa.bindparam("digests", expanding=True))
 )
+
+# -- deleting a subtree -----------------------------------------------------------------------
+
+_ROWS = 200
+"""Rows that a search for references holds at the same time."""
+
+LOCK_THREAD_OF = (
+    sa.select(NODE.c.seq, NODE.c.thread)
+    .select_from(_OF_NODE)
+    .where(NODE.c.id == sa.bindparam("this", type_=Opaque))
+    .with_for_update(key_share=True, of=THREAD)
+)
+_BELOW = (
+    sa.select(NODE.c.seq).where(NODE.c.seq == sa.bindparam("top")).cte(recursive=True, nesting=True)
+)
+_SUBTREE = sa.select(
+    _BELOW.union_all(sa.select(NODE.c.seq).where(NODE.c.parent == _BELOW.c.seq)).c.seq
+)
+_THREAD = sa.select(NODE.c.seq).where(NODE.c.thread == sa.bindparam("thread"))
+DELETE_NODES = (
+    sa.delete(NODE).where(NODE.c.seq.in_(_SUBTREE)).execution_options(preserve_rowcount=True)
+)
+HAS_FILES = sa.select(sa.exists().where(FILE.c.thread == sa.bindparam("thread")))
+DELETE_FILES = sa.delete(FILE).where(
+    FILE.c.thread == sa.bindparam("thread"),
+    FILE.c.digest.in_(sa.bindparam("digests", expanding=True)),
+)
+
+
+def _contents(nodes: sa.Select[tuple[int]]) -> sa.Executable:
+    return sa.union_all(
+        sa.select(NODE.c.content).where(NODE.c.seq.in_(nodes)),
+        sa.select(RESULT.c.content).where(RESULT.c.node.in_(nodes)),
+        sa.select(RESULT.c.pending).where(RESULT.c.node.in_(nodes), RESULT.c.pending.is_not(None)),
+    ).execution_options(yield_per=_ROWS)
+
+
+CONTENTS_OF_SUBTREE = _contents(_SUBTREE)
+CONTENTS_OF_THREAD = _contents(_THREAD)

@@ -5,7 +5,7 @@ An append writes without reading first, and only a failed insert looks up the re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -16,8 +16,8 @@ from anabranch.stores import _tree_tables as sql
 from anabranch.stores._database import Database
 from anabranch.stores._sql import Statement, optional_bytes, to_bytes, to_text
 from anabranch.stores._threads import Work
-from anabranch.stores._tree_deletion import delete_subtree
 from anabranch.stores._tree_rows import (
+    digests_of,
     node_row,
     ref_row,
     result_row,
@@ -221,7 +221,7 @@ class Trees:
         return await self._count(sql.DELETE_THREAD, {"this": to_bytes(thread_id)}) > 0
 
     async def delete_subtree(self, node_id: str) -> int:
-        return await self.database.write(lambda connection: delete_subtree(connection, node_id))
+        return await self.database.write(lambda connection: _delete_subtree(connection, node_id))
 
     async def _count(self, statement: Statement, values: Mapping[str, Any]) -> int:
         return await self.database.write_single(
@@ -289,3 +289,31 @@ def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> RefusedError:
                 return refused
         earlier[node.id] = node
     return RefusedError("Another writer was changing the parents of these nodes; try again.")
+
+
+def _delete_subtree(connection: sa.Connection, node_id: str) -> int:
+    """Delete a node and all nodes below it with their files; return the number of nodes."""
+    # A separate statement, so that the next ones see the nodes added during the wait for the lock.
+    found = connection.execute(sql.LOCK_THREAD_OF, {"this": node_id}).first()
+    if found is None:
+        return 0
+    top, thread = found
+    of_files: set[str] = set()
+    if connection.scalar(sql.HAS_FILES, {"thread": thread}):
+        for digests in _digests(connection, sql.CONTENTS_OF_SUBTREE, {"top": top}):
+            of_files |= digests
+    deleted = connection.execute(sql.DELETE_NODES, {"top": top}).rowcount
+    if of_files:
+        for digests in _digests(connection, sql.CONTENTS_OF_THREAD, {"thread": thread}):
+            of_files -= digests
+        gone = [bytes.fromhex(digest) for digest in of_files]
+        connection.execute(sql.DELETE_FILES, {"thread": thread, "digests": gone})
+    return deleted
+
+
+def _digests(
+    connection: sa.Connection, statement: sa.Executable, values: Mapping[str, int]
+) -> Iterator[set[str]]:
+    with connection.execute(statement, values) as rows:
+        for some in rows.scalars().partitions():
+            yield digests_of(some)

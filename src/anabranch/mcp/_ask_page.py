@@ -159,7 +159,7 @@ def _field(
     elif field.is_typed_list:
         lines = _text("\n".join(values))
         control = (
-            f'<textarea {attributes} rows="4" placeholder="one entry a line">{lines}</textarea>'
+            f'<textarea {attributes} rows="4" placeholder="one entry per line">{lines}</textarea>'
         )
     else:
         control = f'<input {attributes} {_TYPED.get(field.format or field.type, "")} value="{_text(value)}">'

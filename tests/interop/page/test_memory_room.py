@@ -52,7 +52,7 @@ async def test_memories_are_searched_shown_and_forgotten_by_keyboard(browser: Br
         await page.keyboard.press("Enter")
         await dialog.get_by_role("button", name="Forget").focus()
         await page.keyboard.press("Enter")
-        await expect(page.get_by_text("Choose a memory")).to_be_visible()
+        await expect(page.get_by_text("Choose a note")).to_be_visible()
         await page.get_by_role("searchbox", name="Search").fill("")
         await page.keyboard.press("Enter")
         await expect(memories.get_by_role("status")).to_have_text("1 found")

@@ -42,7 +42,7 @@ function Links({ rooms, here, go }) {
     event.preventDefault();
     go(parameters);
   };
-  return html`<nav class="rooms" aria-label="Rooms">
+  return html`<nav class="rooms" aria-label="Views">
     ${rooms.map((room, at) => {
       const parameters = at ? { room: room.name } : {};
       return html`<a

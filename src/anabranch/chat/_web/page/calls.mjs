@@ -107,8 +107,8 @@ function Call({ name, go, onOpen, onProblem }) {
       ${call.lines.length > 0 &&
       html`<${Fact} name="Copies of this call with other answers">${call.lines.map((each) => html`<button key=${each} type="button" class="quiet" onClick=${() => onOpen(each)}>${each}</button>`)}<//>`}
     </dl>
-    ${!call.is_complete && html`<p class="hint">Another release recorded a part of this call, which this release cannot read.</p>`}
-    ${call.shows === "outline" && html`<p class="hint">The author of the application hides the values of this call.</p>`}
+    ${!call.is_complete && html`<p class="hint">This release cannot read a part of this call, which another release recorded.</p>`}
+    ${call.shows === "outline" && html`<p class="hint">This application hides the values of this call.</p>`}
     <${Value} title="Arguments" value=${call.arguments} />
     <${Value} title="Returned" value=${call.value} />
     <${Rounds} rounds=${call.rounds} shown=${last} onShow=${setRound} />

@@ -92,7 +92,7 @@ export function Composer({ name, wanted, leaves, running, asleep, atLeaf, onSend
   };
   return html`<form class="composer" onSubmit=${send} onDragOver=${(event) => event.preventDefault()} onDrop=${onDrop}>
     ${edited
-      ? html`<p class="place">Your message becomes another version of the message that you edit. <button type="button" class="quiet" onClick=${leave}>Stop editing</button></p>`
+      ? html`<p class="place">Your message becomes a new version of the edited message. <button type="button" class="quiet" onClick=${leave}>Stop editing</button></p>`
       : !atLeaf && html`<p class="place">You continue from here, on a new branch. <button type="button" class="quiet" onClick=${onLatest}>Back to the latest</button></p>`}
     ${leaves.length > 0 && html`<p class="place leaves" id="leaves">Sending a message skips the ${leaves.length > 1 ? "questions" : "question"} of <b>${leaves.join(", ")}</b>. The ${leaves.length > 1 ? "tools continue" : "tool continues"} without an answer.</p>`}
     ${asleep && html`<p class="place">A tool waits until a set time. The model reads your message after the tool has ended.</p>`}

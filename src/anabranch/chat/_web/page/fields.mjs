@@ -126,7 +126,7 @@ function bounds(schema) {
     return from !== undefined ? `at least ${from}${what}` : to !== undefined ? `at most ${to}${what}` : "";
   };
   if (type === "integer" || type === "number") return range(minimum, maximum, "");
-  if (isTyped(schema)) return ["one entry a line", range(minItems || undefined, maxItems, " entries")].filter(Boolean).join(" · ");
+  if (isTyped(schema)) return ["one entry per line", range(minItems || undefined, maxItems, " entries")].filter(Boolean).join(" · ");
   if (type === "array") return range(minItems || undefined, maxItems, " choices");
   return range(minLength > 1 ? minLength : undefined, maxLength < LONG ? maxLength : undefined, " characters");
 }

@@ -58,7 +58,7 @@ export function Memories({ address, go, links }) {
           ${problem && html`<p class="error failure" role="alert">${problem.message}</p>`}
           ${current
             ? html`<${Memory} key=${current} name=${current} onForgotten=${() => open()} onProblem=${setProblem} />`
-            : html`<p class="hint">Choose a memory. Agents receive memories when they start similar work.</p>`}
+            : html`<p class="hint">Choose a note. Agents and branches read notes when they start similar work.</p>`}
         </div>
       </div>
     </main>
@@ -81,8 +81,8 @@ function Memory({ name, onForgotten, onProblem }) {
     <p class="hint">${memory.description}</p>
     <p>${memory.content}</p>
     <dl>
-      <${Fact} name="Confidence">${memory.confidence} (helpful ${memory.helpful}, not ${memory.unhelpful})<//>
-      <${Fact} name="Seen by">${memory.scope === "user" ? "you alone" : `the ${memory.scope}`}<//>
+      <${Fact} name="Confidence">${memory.confidence} (${memory.helpful} helpful, ${memory.unhelpful} unhelpful)<//>
+      <${Fact} name="Visible to">${memory.scope === "user" ? "only you" : `the ${memory.scope}`}<//>
       <${Fact} name="Source">${[source, outcome && `from a ${outcome}`, branch].filter(Boolean).join(" · ")}<//>
       <${Fact} name="Since">${when(memory.created_at)}<//>
       ${memory.task && html`<${Fact} name="Task">${memory.task}<//>`}

@@ -10,7 +10,7 @@ import { Returned } from "./values.mjs";
 const WORDS = {
   running: "running",
   waiting: "waits for you",
-  handed: "waits for its application",
+  handed: "waits for the application",
   stopped: "stopped",
   elsewhere: "done on another branch",
   left: "not finished",

@@ -111,7 +111,7 @@ function Row({ node, text, waits, index, count, depth, labels, selected, current
   >
     <span class="kind">${kind}</span>
     ${labels.map((label) => html`<span class="label" key=${label}>${label}</span>`)}
-    ${waits && html`<span class="waits">${isCall(node) ? "waits for its application" : "waits for you"}</span>`}
+    ${waits && html`<span class="waits">${isCall(node) ? "waits for the application" : "waits for you"}</span>`}
     <span class="preview">${text}</span>
     <button
       type="button"

@@ -19,8 +19,8 @@ const costs = (cost) => (typeof cost === "number" ? ` · cost ${price(cost)}` : 
 export function NodeUsage({ node }) {
   const { usage, cost, model } = node;
   if (!usage && typeof cost !== "number") return null;
-  const read = usage?.cache_read_tokens ? `, ${count(usage.cache_read_tokens)} of them from the cache` : "";
-  const title = usage && `${count(usage.input_tokens)} tokens read${read}, ${count(usage.output_tokens)} written${model ? ` by ${model}` : ""}`;
+  const read = usage?.cache_read_tokens ? `, ${count(usage.cache_read_tokens)} of them from the prompt cache` : "";
+  const title = usage && `${count(usage.input_tokens)} input tokens${read}, ${count(usage.output_tokens)} output tokens${model ? ` by ${model}` : ""}`;
   return html`<span class="usage" title=${title}>
     ${usage && `${count(usage.input_tokens)} + ${count(usage.output_tokens)} tokens`}${costs(cost)}
   </span>`;
@@ -30,6 +30,6 @@ export function NodeUsage({ node }) {
 export function TotalUsage({ nodes }) {
   const { input, output, cost } = total(nodes);
   if (!input && !output && cost === null) return null;
-  const title = `In all branches: ${count(input)} tokens read, ${count(output)} written`;
+  const title = `In all branches: ${count(input)} input tokens, ${count(output)} output tokens`;
   return html`<span class="usage" title=${title}>${short(input + output)} tokens${costs(cost)}</span>`;
 }

@@ -297,7 +297,7 @@ async def test_without_a_question_there_is_nothing_to_answer() -> None:
     assert "No tool has asked a question" in await shown(session(), "hello", "/answer decline")
 
 
-WAITING = "Book Ulm?\n(waits for you; /answer answers it, and a message leaves it unanswered)"
+WAITING = "Book Ulm?\n(waits for you; /answer answers it, a message skips it)"
 
 
 async def test_an_open_question_is_shown_when_the_thread_is_opened_again() -> None:

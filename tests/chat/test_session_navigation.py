@@ -292,7 +292,7 @@ async def test_the_head_follows_the_cursor_so_that_the_next_session_begins_there
     assert again.cursor.node_id == chat.cursor.node_id
     await feed(chat, "/root", "/up")
     again = beside(chat)
-    assert "Before the first message" in (await again.start())[1].content
+    assert "before the first message" in (await again.start())[1].content
     assert again.cursor.node_id is None
 
 
@@ -364,7 +364,7 @@ async def test_an_emptied_conversation_refuses_every_move(line: str) -> None:
     await feed(chat, "first")
     await chat.store.delete_subtree((await tree_of(chat)).nodes[0].id)
     chat = beside(chat)
-    assert "Before the first message" in (await chat.start())[-1].content
+    assert "before the first message" in (await chat.start())[-1].content
     assert await shown(chat, line) == "error: This conversation has no messages yet."
     assert await shown(chat, "again") == "You said: again"
 
@@ -373,7 +373,7 @@ async def test_undo_skips_deleted_places() -> None:
     chat = session()
     await feed(chat, "first", "/up", "other", "/left")
     await chat.store.delete_subtree((await tree_of(chat)).nodes[2].id)
-    assert "Before the first message" in await shown(chat, "/undo")
+    assert "before the first message" in await shown(chat, "/undo")
     assert await at(chat, "/undo") == "You said: first"
 
 

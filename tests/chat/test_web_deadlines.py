@@ -152,7 +152,7 @@ async def test_a_terminal_refuses_an_answer_after_the_deadline() -> None:
     refused, after = await enter(chat, "/answer row=7")
     assert (refused.type, refused.content) == (
         "error",
-        "The time for an answer is over: the tool continues without one.",
+        "The time for an answer is over: the tool continues without an answer.",
     )
     assert (after.type, after.content) == ("message", "Done.")
     tree = await trees.tree(thread.id)

@@ -156,7 +156,7 @@ async def test_ctrl_c_leaves_also_while_a_name_is_typed() -> None:
 @pytest.mark.usefixtures("thread")
 def test_without_a_terminal_there_is_no_browsing(run: Run) -> None:
     assert run.refusal("browse", "t") == (
-        "anabranch: There is no terminal to browse at. anabranch tree show works without it.\n"
+        "anabranch: There is no terminal to browse at. anabranch tree show works without the extra.\n"
     )
 
 

@@ -58,7 +58,7 @@ async def test_a_wildcard_host_accepts_every_name() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "tools.example.org"])  # noqa: S104
 def test_a_public_address_requires_an_allowed_host(host: str) -> None:
     assert not is_loopback(host)
-    with pytest.raises(UsageError, match=r"--allowed-host NAME.* Give a --token, too"):
+    with pytest.raises(UsageError, match=r"--allowed-host NAME.* Also give a --token"):
         Endpoint("http", host).check()
     with pytest.raises(UsageError, match=r"--allowed-host NAME.* any other host name\.$"):
         Endpoint("http", host, token="0123456789abcdef").check()

@@ -192,7 +192,7 @@ def test_a_second_press_kills_work_that_the_first_cannot_cut_short(tmp_path: Pat
         user.type("/block\r")
         user.wait_for("[block] blocking")
         user.type(CTRL_C)
-        user.wait_for("Ctrl-C again kills it.")
+        user.wait_for("Ctrl-C again kills the process.")
         user.type(CTRL_C)
 
 

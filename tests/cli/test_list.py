@@ -65,7 +65,7 @@ def test_a_terminal_shows_one_line_for_each_tool(run: Run, hotel: str) -> None:
         "  book_hotel city=… [stars=3] [board=none] [note=…]  Book a hotel.",
         "  rooms of=…                                        Count the rooms.",
         "",
-        f"anabranch inspect {hotel} TOOL shows one, anabranch call {hotel} TOOL calls it.",
+        f"anabranch inspect {hotel} TOOL shows a tool, anabranch call {hotel} TOOL calls it.",
     ]
 
 

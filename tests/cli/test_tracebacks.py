@@ -125,7 +125,7 @@ def test_a_banner_on_the_stdout_of_a_server_is_one_line(tmp_path: Path) -> None:
         encoding="utf-8",
         check=True,
     )
-    about = "left out a line of a server's stdout that is no message of MCP"
+    about = "left out a line of a server's stdout that is not an MCP message"
     shown = "Listening on 7000 \N{REPLACEMENT CHARACTER}[2J"
     assert done.stderr == f"WARNING mcp.client.stdio: {about}: {shown}\n"
     assert json.loads(done.stdout) == []

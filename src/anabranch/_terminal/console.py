@@ -181,7 +181,7 @@ def shorten_stray_line(record: logging.LogRecord) -> bool:
         line = error.errors(include_url=False, include_context=False)[0]["input"]
         shown = line if isinstance(line, str) and len(line) <= SHOWN else f"{str(line)[:SHOWN]}…"
         record.levelname, record.levelno = "WARNING", logging.WARNING
-        record.msg = "left out a line of a server's stdout that is no message of MCP: %s"
+        record.msg = "left out a line of a server's stdout that is not an MCP message: %s"
         record.args, record.exc_info, record.exc_text = (shown,), None, None
     return True
 

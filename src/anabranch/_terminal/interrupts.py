@@ -33,7 +33,9 @@ ENDING = [signal.SIGTERM] if sys.platform == "win32" else [signal.SIGTERM, signa
 
 PATIENCE = 1.0
 """Seconds until the user learns that some work cannot be interrupted."""
-STILL_RUNNING = "anabranch: waiting for work that cannot be interrupted. Ctrl-C again kills it.\n"
+STILL_RUNNING = (
+    "anabranch: waiting for work that cannot be interrupted. Ctrl-C again kills the process.\n"
+)
 PLAIN = b"\x1b[?25h\x1b[?2004l"
 """The codes that show the cursor and end bracketed paste."""
 

@@ -172,7 +172,7 @@ class Respondent:
         async with self._console.question():
             self._console.show(
                 f"\nThe tool asks a model, but no model is configured ({NO_MODEL})."
-                f" Answer in its place. {HINT}"
+                f" Answer for the model. {HINT}"
             )
             if request.system_prompt:
                 self._console.show(f"  system: {request.system_prompt}")
@@ -181,7 +181,7 @@ class Respondent:
             try:
                 text = await ask_text("assistant:")
             except DismissedError as dismissed:
-                why = "the user did not answer in the model's place"
+                why = "the user did not answer for the model"
                 raise AnswerError(why, REFUSED) from dismissed
         return SampleReply(content=(TextBlock(text=text),), model="user", stop_reason="endTurn")
 

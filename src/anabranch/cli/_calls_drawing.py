@@ -46,7 +46,7 @@ def draw_call(call: RecordedCall) -> list[str]:
         "failed": call.error,
         "notices": str(call.notices or ""),
         "lines": ", ".join(call.lines),
-        "but": None if call.is_complete else "another release has written a part of it",
+        "but": None if call.is_complete else "another release has written a part of the call",
     }
     return [
         f"{call.id}  {call.tool}  {call.state}{waits}",

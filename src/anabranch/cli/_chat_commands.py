@@ -56,7 +56,7 @@ def chat_command(
     run_command(chat, options, tools_of(targets, turn), Console())
 
 
-INSTEAD = "anabranch tree show works without it."
+INSTEAD = "anabranch tree show works without the extra."
 
 
 def browse_command(

@@ -218,7 +218,7 @@ class WithoutModel:
     def _refusal(self) -> ModelError:
         how = f"No model is configured: {NO_MODEL}"
         if self._respondent is not None:
-            how += ", or /switch to one; /auto then answers your message"
+            how += ", or choose one by /switch; /auto then answers your message"
         return ModelError(f"{how}. Tools run without a model: /TOOL name=value.")
 
 

@@ -145,7 +145,7 @@ class Endpoint:
             token = (
                 ""
                 if self.token
-                else " Give a --token, too: without a token, everyone who reaches the server may call"
+                else " Also give a --token: without a token, everyone who reaches the server may call"
                 " the tools."
             )
             raise UsageError(

@@ -195,7 +195,7 @@ def overview(target: str, tools: Sequence[ToolSummary]) -> str:
     ]
     number = counted(len(tools), "tool")
     place = quote(target)
-    hint = f"anabranch inspect {place} TOOL shows one, anabranch call {place} TOOL calls it."
+    hint = f"anabranch inspect {place} TOOL shows a tool, anabranch call {place} TOOL calls it."
     return "\n".join([f"{target} offers {number}:", "", *lines, "", hint])
 
 

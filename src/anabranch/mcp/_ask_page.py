@@ -263,7 +263,9 @@ class AskLinks:
             claims = self.sealer.open(token, "")
             journal = await self.calls.stored.load(claims.state)
         except InvalidTokenError as error:
-            gone = "This link is not valid, or has expired. Ask for a new one in your conversation."
+            gone = (
+                "This link is not valid, or has expired. Ask for a new link in your conversation."
+            )
             raise _Refused("This link is not valid", gone, 404) from error
         waiting = await waiting_round(self.policy.store, journal, self.calls.runtime.clock.now())
         if waiting is None:

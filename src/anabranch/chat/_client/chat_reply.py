@@ -28,7 +28,7 @@ UNAUTHORIZED = 401
 ADVICE = {
     UNAUTHORIZED: "Give the server's token: token=….",
     403: "The server refuses this client.",
-    404: "This address has no such chat.",
+    404: "There is no chat at this address.",
     421: "The server does not accept this host name; see its --allowed-host.",
     429: "The server accepts no more requests now. Try again later.",
 }

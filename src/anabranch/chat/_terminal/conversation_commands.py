@@ -20,7 +20,7 @@ from anabranch.chat._turns import UserCall, is_whole, results_at_end
 from anabranch.messages import Block, FileBlock, TextBlock
 from anabranch.tree import MOST_BYTES, STOPPED, Node, file_block, state_of, state_of_reply
 
-TOO_LATE = "The time for an answer is over: the tool continues without one."
+TOO_LATE = "The time for an answer is over: the tool continues without an answer."
 
 
 async def say(session: Session, text: str) -> Outputs:
@@ -174,14 +174,19 @@ def _read(typed: str) -> list[tuple[FileBlock, bytes]]:
 
 
 CONVERSATION_COMMANDS = (
-    Command("say", "TEXT…", "Send a message to the model, like a line without a command.", say),
-    Command("auto", "", "Let the model continue alone until it uses no more tools.", _auto),
+    Command("say", "TEXT…", "Send a message to the model, like text without a command.", say),
+    Command("auto", "", "Let the model continue until it calls no more tools.", _auto),
     Command(
-        "answer", "[VALUES…]", "Answer a tool's open question, or the last one again.", _answer
+        "answer", "[VALUES…]", "Answer a tool's open question, or change the last answer.", _answer
     ),
-    Command("call", "TOOL [VALUES…]", "Call a tool without a model; so does /TOOL VALUES.", call),
-    Command("broadcast", "TEXT…", "Send a message at the end of each branch below.", _broadcast),
-    Command("combine_leaves", "[HOW]", "Make one text of the last answers below.", _combine_leaves),
+    Command("call", "TOOL [VALUES…]", "Call a tool without the model; same as /TOOL VALUES.", call),
+    Command("broadcast", "TEXT…", "Send a message to the end of each branch below.", _broadcast),
+    Command(
+        "combine_leaves",
+        "[HOW]",
+        "Combine the last answers of the branches below.",
+        _combine_leaves,
+    ),
     Command(
         "attach",
         "[FILE…]",

@@ -135,15 +135,15 @@ def _glimpse(walk: Navigator, node: Node) -> str:
 NAVIGATION_COMMANDS = (
     Command("up", "", "Go back to the answer before this one.", _up),
     Command("down", "[N]", "Go to the next answer; if there are several, to the Nth.", _down),
-    Command("left", "", "Go to the branch before this one; from the first to the last.", _left),
-    Command("right", "", "Go to the branch after this one; from the last to the first.", _right),
+    Command("left", "", "Go to the previous branch; from the first to the last.", _left),
+    Command("right", "", "Go to the next branch; from the last to the first.", _right),
     Command("root", "", "Go to the first answer.", _root),
     Command(
         "lastfork", "", "Go back to the nearest answer that several branches follow.", _last_fork
     ),
     Command("nextfork", "", "Go to the next answer that several branches follow.", _next_fork),
     Command("leaf", "[N]", "List the ends of all branches below, or go to the Nth.", _leaf),
-    Command("label", "[NAME]", "Label this place, go to a label, or list the labels.", _label),
+    Command("label", "[NAME]", "Label this node, go to a label, or list the labels.", _label),
     Command("unlabel", "NAME", "Remove a label; its node stays.", _unlabel),
     Command("fork", "NODE", "Go to any node, by its id, label or branch name.", _fork),
     Command("undo", "", "Go back to where you were before; nothing is deleted.", _undo),

@@ -38,7 +38,9 @@ class SessionSettings(BaseModel):
         "ok", min_length=1, description="the message that /auto sends to a model"
     )
     max_requests: int = Field(50, ge=1, description="requests to the model in a turn")
-    max_tokens: int | None = Field(None, ge=1, description="tokens of a turn; none for any number")
+    max_tokens: int | None = Field(
+        None, ge=1, description="maximum tokens of a turn; none for no limit"
+    )
     max_reply_tokens: int = Field(8_192, ge=1, description="tokens of one reply")
     max_depth: int = Field(4, ge=0, description="how deeply branches may be nested")
     max_branches_per_call: int = Field(50, ge=1, description="branches of one call of branch_self")

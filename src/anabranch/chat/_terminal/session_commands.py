@@ -173,12 +173,14 @@ GROUPS: Mapping[str, Sequence[Command]] = {
     "talk": CONVERSATION_COMMANDS,
     "threads": THREAD_COMMANDS,
     "session": (
-        Command("help", "[COMMAND]", "List the commands, or explain one of them.", _help),
+        Command("help", "[COMMAND]", "List the commands, or explain a command or a group.", _help),
         Command("clear", "", "Clear the screen; the conversation stays.", _clear),
-        Command("exit", "", "Leave. The conversation is stored.", _exit),
+        Command("exit", "", "End the chat; the conversation stays stored.", _exit),
         Command("verbose", "", "Show the work of tools and branches.", _verbose),
         Command("quiet", "", "Show only answers.", _quiet),
-        Command("config", "[set] [NAME] [VALUE…]", "Show the settings, or change one.", _config),
+        Command(
+            "config", "[set] [NAME] [VALUE…]", "Show the settings, or change a setting.", _config
+        ),
         Command(
             "models", "[TEXT]", "Show the current model, and the names that contain TEXT.", _models
         ),

@@ -69,8 +69,8 @@ def result_text(content: Iterable[ResultBlock]) -> str:
 
 PREVIEW = 300
 HOW_ON = {
-    "": "/answer answers it again",
-    WAITS: "/answer answers it, and a message leaves it unanswered",
+    "": "/answer changes the answer",
+    WAITS: "/answer answers it, a message skips it",
     LEFT: "/answer answers it",
     CLOSED: "it comes from a file",
     STOPPED: "/auto continues",
@@ -81,7 +81,7 @@ HOW_ON = {
 """How to continue from a question or an ended turn, by its state."""
 TRY_AGAIN = "/auto retries"
 """How to continue after a failed turn."""
-BEFORE = "Before the first message: your next message starts a new beginning."
+BEFORE = "You are before the first message. Your next message starts a new branch."
 
 
 def position(walk: Navigator, node_id: str | None) -> str:

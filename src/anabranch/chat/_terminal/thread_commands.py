@@ -166,7 +166,7 @@ def _is_thread_file(path: Path) -> bool:
 THREAD_COMMANDS = (
     Command("tree", "", "Draw the whole conversation, with its branches and labels.", _tree),
     Command("threads", "", "List the latest conversations.", _threads),
-    Command("thread", "[ID]", "Go to another conversation, or start a new one.", _thread),
+    Command("thread", "[ID]", "Go to another conversation, or start a conversation.", _thread),
     Command("save", "FILE…", "Save the conversation with all its branches in a file.", _save),
-    Command("load", "FILE…", "Load a conversation from a file, as a new one.", _load),
+    Command("load", "FILE…", "Load a conversation from a file, as a new conversation.", _load),
 )

@@ -147,7 +147,7 @@ class Access:
         if seconds := self._rates.requests.take(caller.counted_as):
             raise too_many("requests", seconds)
         if self._authenticate is not None and not principal:
-            return _refused(401, "Sign in to use this.")
+            return _refused(401, "Sign in to use this chat.")
         request.scope[CALLER] = caller
         return self._without_token(request)
 

@@ -23,7 +23,7 @@ from anabranch.tree import Node, Surroundings
 BY_MESSAGE = "The front end runs this tool: it sends the result as a tool message of a run."
 ANSWERED = "The question already has another answer."
 OPEN = "The question is still open: answer it in its conversation."
-TOO_LATE = "The time for an answer is over: the tool continues without one."
+TOO_LATE = "The time for an answer is over: the tool continues without an answer."
 EFFECTS_UNDONE = "The server has undone the effects of this call, so the call cannot continue."
 
 

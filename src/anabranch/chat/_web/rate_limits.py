@@ -132,8 +132,8 @@ def too_many(what: str, seconds: int) -> HTTPException:
 
 def full(seconds: int) -> HTTPException:
     return _later(
-        f"Too many messages already wait for an answer. Send this one again in {seconds} s:"
-        " the server stored nothing of it.",
+        f"Too many messages already wait for an answer. Send this message again in {seconds} s:"
+        " the server did not store it.",
         seconds,
     )
 

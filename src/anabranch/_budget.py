@@ -23,7 +23,7 @@ _N = TypeVar("_N", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on a branch and everything inside it; ``None`` means no limit at this level.
+    """Limits on a call or a branch, including its inner branches; ``None`` sets no limit.
 
     Attributes:
         max_depth: the maximum depth of branches below the tool or branch with this limit: 1 allows

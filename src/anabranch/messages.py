@@ -96,7 +96,7 @@ def unchecked(shape: type[_S], /, **fields: object) -> _S:
 
 
 class Reasoning(Shape):
-    """A model's reasoning before a block of its reply; its provider needs it again with that block.
+    """A model's reasoning before a block of its reply, which the provider needs in later requests.
 
     Attributes:
         provider: the only provider that receives the reasoning.

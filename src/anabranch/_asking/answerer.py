@@ -94,10 +94,10 @@ class Absent:
         return ElicitReply(action="decline")
 
     async def log(self, level: LogLevel, message: str, /) -> None:
-        """Drop the message."""
+        """Ignore the message."""
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
-        """Drop the message."""
+        """Ignore the message."""
 
 
 class Forwarding:
@@ -119,11 +119,11 @@ class Forwarding:
         return await self._answerer.elicit(request, step_id=step_id)
 
     async def log(self, level: LogLevel, message: str, /) -> None:
-        """Pass the message on."""
+        """Pass the message to the wrapped answerer."""
         await self._answerer.log(level, message)
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
-        """Pass the message on."""
+        """Pass the message to the wrapped answerer."""
         await self._answerer.notify(message, progress, total)
 
 

@@ -79,7 +79,7 @@ If the advance is cancelled or raises, the same wake comes again, later.
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The open work of an engine.
+    """The number of waiting and running wakes of an engine.
 
     Attributes:
         waiting: wakes that no worker has taken, including wakes for a later time.
@@ -123,7 +123,7 @@ class Engine(Protocol):
         ...
 
     async def backlog(self) -> Backlog:
-        """Return the open work of the engine."""
+        """Return the number of waiting and running wakes."""
         ...
 
     async def close(self) -> None:

@@ -332,17 +332,18 @@ class Agent:
         return list((await PathEnd.read(self.store, around)).questions)
 
     async def cut_off(self, thread_id: str, asleep: Container[tuple[str, str]] = ()) -> Node | None:
-        """Return the node at the thread's head if its tools did not end, for example after a crash.
+        """Return the head of a thread whose tools were cut off, such as by a crash, else ``None``.
 
-        Such a tool has neither returned nor been interrupted, and no question of it is open;
-        :meth:`resume` continues the tool. ``asleep`` lists calls of tools to leave out because they
-        sleep, as pairs: the id of the node that calls the tool, and the id of the tool use.
+        A tool that was cut off has neither returned nor been interrupted, and no question of it is
+        open; :meth:`resume` continues the tool. ``asleep`` lists calls of tools to leave out
+        because they sleep, as pairs: the id of the node that calls the tool, and the id of the tool
+        use.
         """
         end = await end_of(self, thread_id, asleep=asleep)
         return end.around.last if end is not None and end.can_continue else None
 
     async def interrupt_tools(self, thread_id: str) -> None:
-        """End the tools at the head that sleep or did not end, and undo their effects.
+        """Stop the sleeping and cut-off tools at a thread's head, and undo their effects.
 
         A tool that waits for an answer keeps waiting. But if a tool runs in branches and one branch
         is stopped, all its branches stop, and their questions stay unanswered. The agent does not

@@ -16,28 +16,28 @@ from anabranch.tree import Node, Ref, Result, TreeStore
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded:
-    """A node was stored."""
+    """Event: a node was stored."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class BranchResumed:
-    """A turn continues a branch; ``path`` has the branch's nodes so far."""
+    """Event: a turn continues a branch; ``path`` has the branch's nodes so far."""
 
     path: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BranchEnded:
-    """A branch has ended; a branch that waits for answers has not ended."""
+    """Event: a branch has ended. A branch that waits for answers has not ended."""
 
     outcome: BranchOutcome
 
 
 @dataclass(frozen=True, slots=True)
 class TextReceived:
-    """A piece of the reply that the model is writing after the node with the id ``after``."""
+    """Event: a piece of the reply that the model writes after the node with the id ``after``."""
 
     after: str
     text: str
@@ -45,7 +45,7 @@ class TextReceived:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool has started; the node with the id ``caller`` has called the tool."""
+    """Event: a tool has started, which the node with the id ``caller`` called."""
 
     caller: str
     use: ToolUseBlock
@@ -53,7 +53,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolNoticed:
-    """A tool has sent a log message or a progress message."""
+    """Event: a tool has sent a log message or a progress message."""
 
     caller: str
     use: ToolUseBlock
@@ -62,7 +62,7 @@ class ToolNoticed:
 
 @dataclass(frozen=True, slots=True)
 class ToolBranched:
-    """A branch inside a tool, such as ``book/compare#1``, has opened or has ended.
+    """Event: a branch inside a tool, such as ``book/compare#1``, has opened or has ended.
 
     A branch that is open while its tool asks the user opens again when the tool continues.
     """
@@ -75,7 +75,7 @@ class ToolBranched:
 
 @dataclass(frozen=True, slots=True)
 class ToolSuspended:
-    """A tool sleeps ``until`` a time (seconds since the epoch), without a running task.
+    """Event: a tool sleeps ``until`` a time, in seconds since the epoch, without a running task.
 
     If the turn continues earlier, the event is sent again. If the tool ``asks``, answers to its
     questions also continue the turn.
@@ -89,7 +89,7 @@ class ToolSuspended:
 
 @dataclass(frozen=True, slots=True)
 class ToolEnded:
-    """A tool has returned.
+    """Event: a tool has returned.
 
     ``result`` is in the store. If the tool was resumed at a question with an earlier answer,
     ``result`` is stored later, together with the ``results`` node. ``in_front_end``: the front end

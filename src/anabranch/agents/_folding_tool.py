@@ -71,7 +71,7 @@ class Folding:
         ]
 
     def offered_tools(self, taken: Collection[str]) -> Sequence[AgentTool]:
-        """Return the three tools, without those whose names are ``taken``."""
+        """Return the tools, except for those whose names are in ``taken``."""
         return [tool for tool in self._tools if tool.name not in taken]
 
     async def tend(self) -> NoReturn:

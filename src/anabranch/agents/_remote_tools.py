@@ -79,8 +79,8 @@ class RemoteTools:
         headers: HTTP headers for the requests to the URLs, which must then be of one origin.
         env: environment variables of the processes that ``command:`` starts. A process inherits
             only the variables that the SDK names, such as ``PATH``.
-        era: ``auto``, or the revisions of MCP to use: those with requests from server to client, or
-            the stateless one.
+        era: the revision of MCP: ``modern`` (2026-07-28), ``handshake`` (up to 2025-11-25), or
+            ``auto`` for the newest that a server offers.
         limits: the limits of each call of their tools.
         only: names of the tools to offer, or patterns such as ``issues_*``; by default, all.
         without: names or patterns of tools to leave out. ``only`` and ``without`` match the

@@ -79,7 +79,7 @@ class DBOSEngine:
         await self._asking(enqueued)
 
     async def backlog(self) -> Backlog:
-        """Return the open work of the engine."""
+        """Return the number of waiting and running wakes."""
         waiting, running = await self._wakes(status=WAITING), await self._wakes(status=RUNNING)
         return Backlog(len(waiting), len(running))
 

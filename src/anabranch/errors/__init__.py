@@ -340,7 +340,7 @@ class ElicitInBranchError(AnabranchError):
 
 
 class InvalidTokenError(AnabranchError):
-    """The server refused a token; only the server's log has the reason."""
+    """A sealed state, handle or token is invalid or expired; only the server's log says why."""
 
     def __init__(self) -> None:
         super().__init__("Invalid or expired token. Call the tool again.")

@@ -70,8 +70,8 @@ class ServerOptions:
         ask: ``fallback`` also lets clients that cannot show questions ask their users: the tool's
             result lists the questions, and the client's model calls ``answer_questions`` with the
             answers.
-        heartbeat: seconds between progress notifications while a client before 2026-07-28 that gave
-            a progress token answers a question; ``None`` sends none.
+        heartbeat: seconds between progress notifications while the user has an open question, for
+            clients before 2026-07-28 that sent a progress token; ``None`` sends no notifications.
         code_version: the version of the tools' code. With a store, a call continues only with the
             version that started it, or with code that repeats its recorded steps. By default, a
             digest of the files that define the tools.

@@ -180,7 +180,7 @@ class Rounds:
         sampler: Sampler | None = None,
         on_notice: OnNotice | None = None,
     ) -> Returned[T] | Asked:
-        """Run one round of ``tool``: to its end, or until it waits.
+        """Run one round of ``tool``: until it returns, or waits for answers or a time.
 
         Args:
             tool: the tool.
@@ -393,7 +393,7 @@ async def run_round(
     on_notice: OnNotice | None = None,
     **shared: Unpack[RoundsKeywords],
 ) -> Returned[T] | Asked:
-    """Run one round of ``tool``: to its end, or until it waits.
+    """Run one round of ``tool``: until it returns, or waits for answers or a time.
 
     Parameters, result and errors are those of :meth:`Rounds.run`. ``shared`` are fields of
     :class:`Rounds`. The function opens a store URL for this round only, so use one ``Rounds`` for

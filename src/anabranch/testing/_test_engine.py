@@ -181,7 +181,7 @@ class TestEngine:
             self._workers.remove(worker)
 
     async def backlog(self) -> Backlog:
-        """Return the open work of the engine."""
+        """Return the number of waiting and running wakes."""
         return await self._engine.backlog()
 
     async def close(self) -> None:

@@ -265,7 +265,7 @@ class BranchContext:
         self, prompt: str | Iterable[Block], *, tools: Iterable[Runnable[Any]] | None = None,
         max_rounds: int = 10, **options: Unpack[SampleOptions],
     ) -> Op[SampleResult[None]]:  # fmt: skip
-        """Ask the model, run the tools that it calls, and repeat until it answers without a call.
+        """Ask the model and run the tools that it calls, until it replies without a tool call.
 
         The model is asked at most ``max_rounds`` times, with ``options`` as in ``sample``. The
         model may call ``tools``, by default the tools that are bound to this branch. The calls of
@@ -475,7 +475,7 @@ class BranchContext:
     def gather(self, *operations: Awaitable[T]) -> Op[tuple[T, ...]]: ...
 
     def gather(self, *operations: Awaitable[Any]) -> Op[tuple[Any, ...]]:
-        """Run all operations concurrently and return their values in order.
+        """Run operations, such as samples and branches, concurrently; return their values in order.
 
         Every operation finishes, even if another fails; then the first error in order is raised. If
         the client cannot answer the question of an operation, its ``CapabilityError`` is raised,
@@ -496,9 +496,9 @@ class BranchContext:
     def race(self, *operations: Awaitable[T]) -> Op[T]: ...
 
     def race(self, *operations: Awaitable[Any]) -> Op[Any]:
-        """Run all operations concurrently; return the value, or raise the error, of the first to end.
+        """Run operations concurrently; return the value, or raise the error, of the first to end.
 
-        The others are cancelled. The winner is recorded, so a replay does not race again.
+        The other operations are cancelled. The winner is recorded, so a replay does not race again.
 
         Raises:
             ValueError: if there is no operation.

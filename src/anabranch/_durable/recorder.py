@@ -60,23 +60,20 @@ class ForeignErrors(Protocol):
     def load(self, stored: dict[str, Any], /) -> Exception: ...
 
 
-def value_text(tool: Tool[Any], value: object) -> str:
+def value_reply(tool: Tool[Any], value: object) -> dict[str, Any]:
+    """Return the stored reply of a round that returned ``value``; empty if JSON cannot hold it."""
     try:
-        return _dumps({"value": codec_of(tool.returned_by).encode(tool.name, value)})
+        return {"value": codec_of(tool.returned_by).encode(tool.name, value)}
     except SerializationError:
-        return "{}"
+        return {}
 
 
-def asked_text(replies: Replies[R], reply: R) -> str:
-    return _dumps({"kind": replies.kind, "asked": replies.dump(reply)})
-
-
-def error_text(error: Exception, foreign: ForeignErrors | None) -> str:
+def error_reply(error: Exception, foreign: ForeignErrors | None) -> dict[str, Any]:
     dumped = None if foreign is None else foreign.dump(error)
     if dumped is not None:
-        return _dumps({"foreign": dumped})
+        return {"foreign": dumped}
     written = error_to_json(error)
-    return _dumps({"error": written} | ({} if written else {"error_id": error_id(error)}))
+    return {"error": written} | ({} if written else {"error_id": error_id(error)})
 
 
 def repeat_value(
@@ -107,11 +104,6 @@ def load_error(error: dict[str, Any] | None) -> Exception:
     if error is None:
         return RuntimeError("the tool failed when it was first run")
     return error_from_json(error)
-
-
-def _dumps(reply: dict[str, Any]) -> str:
-    # Not canonical JSON: the fields of a form keep their order.
-    return json.dumps(reply, separators=(",", ":"))
 
 
 T = TypeVar("T")

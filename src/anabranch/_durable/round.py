@@ -26,10 +26,9 @@ from anabranch._durable.recorder import (
     ForeignErrors,
     Replies,
     StoreRecorder,
-    asked_text,
-    error_text,
+    error_reply,
     load_error,
-    value_text,
+    value_reply,
 )
 from anabranch._durable.rehearsal import fits
 from anabranch._durable.states import (
@@ -108,7 +107,7 @@ class StoredRound:
 
     async def returned(self, value: object) -> Finished[Any] | RoundRecord:
         """End the round and the call, or return the earlier end if another worker was first."""
-        earlier = await self._end(value_text(self._job.tool, value), event=CallEvent.RETURN)
+        earlier = await self._end(value_reply(self._job.tool, value), event=CallEvent.RETURN)
         return Finished(value) if earlier is None else earlier
 
     async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R | RoundRecord:
@@ -116,11 +115,12 @@ class StoredRound:
         journal, state = self._journal, self._journal.dumps()
         out = handed_out(self._rounds.policy, journal.line, self._number, state)
         reply = replies.make(asks, out)
-        earlier = await self._end(asked_text(replies, reply), state, asks, event=CallEvent.ASK)
+        stored = {"kind": replies.kind, "asked": replies.dump(reply)}
+        earlier = await self._end(stored, state, asks, event=CallEvent.ASK)
         return reply if earlier is None else earlier
 
     async def failed(self, error: Exception) -> None:
-        await self._end(error_text(error, self._rounds.foreign), event=CallEvent.RAISE)
+        await self._end(error_reply(error, self._rounds.foreign), event=CallEvent.RAISE)
 
     async def given_up(self) -> None:
         """End the call without a reply: its client is gone, and no compensation is left."""
@@ -130,7 +130,12 @@ class StoredRound:
             logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all
 
     async def _end(
-        self, reply: str, state: str = "", asks: tuple[Ask, ...] = (), *, event: CallEvent
+        self,
+        reply: dict[str, Any],
+        state: str = "",
+        asks: tuple[Ask, ...] = (),
+        *,
+        event: CallEvent,
     ) -> RoundRecord | None:
         policy, now = self._rounds.policy, self._rounds.runtime.clock.now()
         deadline = now + policy.retain
@@ -140,7 +145,9 @@ class StoredRound:
             event, deadline = CallEvent.RETRY, now + policy.retry_undo_after  # the reaper retries
         notes = notes_text(now, policy.store.processes.name, asks=asks, entries=self.left)
         asked = self._asked_since(asks, now)
-        mine = RoundRecord(self._number, reply, state, notes, asked)
+        # Not canonical JSON: the fields of a form keep their order.
+        text = json.dumps(reply, separators=(",", ":"))
+        mine = RoundRecord(self._number, text, state, notes, asked)
         ended = await self._lease.end_round(mine, event, deadline=deadline)
         return None if ended == mine else ended
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from anabranch._asking import Capabilities
 from anabranch._durable import digest
 from anabranch._engine import Answer, Ask, Finished, Journal, wakes_at
 from anabranch._text import encodable
-from anabranch.mcp._eras import CHAIN, ROUND_REPLIES, Heartbeat, answers_to, marked, request_answer
+from anabranch.mcp._eras import CHAIN, ROUND_REPLIES, answers_to, marked, request_answer
 from anabranch.mcp._error_mapping import checked_results
 from anabranch.mcp._protocol import to_request
 from anabranch.mcp._request import McpRequest
@@ -85,13 +84,11 @@ class Serving:
         self, call: OpenCall, answers: Mapping[str, Answer], chain: Chain = WHOLE
     ) -> object:
         number = call.journal.rounds
-        given = self._without_consents(call, answers)
-        outcome = await self._round(call, given)
+        outcome, linked = await self._round(call, answers)
         if isinstance(outcome, Finished):
             return outcome.value
         if self.request.is_modern:
             await self.service.calls.hold(call.tool, call.journal)
-        linked = _are_open(answers.keys() - given.keys(), outcome)
         return await self.ask_client(call, outcome, chain, number, linked=linked)
 
     async def ask_client(
@@ -109,7 +106,6 @@ class Serving:
         sent the user to a page, and have no answer there yet.
         """
         service, request = self.service, self.request
-        heartbeat = service.heartbeat_of(request)
         while (
             askable := await self._askable(call, reply, linked=linked)
         ) or not reply.input_requests:
@@ -117,12 +113,10 @@ class Serving:
                 return await self._next_round(call, reply, askable, chain, number)
             journal = await service.calls.stored.load(reply.request_state or "")
             call = OpenCall(call.tool, call.arguments, journal)
-            answers = await self._asked(askable, journal, heartbeat)
-            given = self._without_consents(call, answers)
-            outcome = await self._round(call, given)
+            outcome, linked = await self._round(call, await self._asked(askable, journal))
             if isinstance(outcome, Finished):
                 return outcome.value
-            reply, linked = outcome, _are_open(answers.keys() - given.keys(), outcome)
+            reply = outcome
         state, requests = reply.request_state or "", reply.input_requests or {}
         handle = await service.handles.make(call, state, request.principal)
         links = {
@@ -133,25 +127,32 @@ class Serving:
         return open_questions(call, request.called, handle, requests, links)
 
     async def _round(
-        self, call: OpenCall, given: Mapping[str, Answer]
-    ) -> Finished[Any] | InputRequiredResult:
-        job = self.service.job(call, self.request)
-        return await self.service.calls.run_round(job, call.journal, given, ROUND_REPLIES)
+        self, call: OpenCall, answers: Mapping[str, Answer]
+    ) -> tuple[Finished[Any] | InputRequiredResult, bool]:
+        """Run a round; return its outcome, and whether the outcome asks a question of an open page.
 
-    def _without_consents(self, call: OpenCall, answers: Mapping[str, Answer]) -> dict[str, Answer]:
-        """Return ``answers`` without consents to open a page: the page has stored the answers."""
-        if self.service.links is None or self.request.capabilities.elicitation:
-            return dict(answers)
-        return {
-            step_id: answer
-            for step_id, answer in answers.items()
-            if answer.value != {"action": "accept"} or call.journal.pending[step_id][0] != "elicit"
-        }
+        A consent to open a page is no answer to the round: the page stores the user's answer.
+        """
+        opened: set[str] = set()
+        if self.service.links is not None and not self.request.capabilities.elicitation:
+            opened = {
+                step_id
+                for step_id, answer in answers.items()
+                if answer.value == {"action": "accept"}
+                and call.journal.pending[step_id][0] == "elicit"
+            }
+        job = self.service.job(call, self.request)
+        given = {step_id: answers[step_id] for step_id in answers if step_id not in opened}
+        outcome = await self.service.calls.run_round(job, call.journal, given, ROUND_REPLIES)
+        if isinstance(outcome, Finished):
+            return outcome, False
+        return outcome, not opened.isdisjoint(outcome.input_requests or {})
 
     async def _asked(
-        self, askable: Mapping[str, types.InputRequest], journal: Journal, heartbeat: Heartbeat
+        self, askable: Mapping[str, types.InputRequest], journal: Journal
     ) -> dict[str, Answer]:
         """Return the client's answers that arrive before the first sleep of the call ends."""
+        heartbeat = self.service.heartbeat_of(self.request)
         answers: dict[str, Answer] = {}
         clock, until = self.service.calls.runtime.clock, wakes_at(journal)
 
@@ -203,11 +204,6 @@ class Serving:
                 url = await links.make(call.tool.name, reply.request_state or "", step_id)
                 askable[step_id] = _to_link(each, url)
         return askable
-
-
-def _are_open(steps: AbstractSet[str], reply: InputRequiredResult) -> bool:
-    """Return whether ``reply`` still asks one of ``steps``, whose page the user has opened."""
-    return not steps.isdisjoint(reply.input_requests or {})
 
 
 def _shows(capabilities: Capabilities, request: types.InputRequest) -> bool:

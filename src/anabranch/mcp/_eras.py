@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import Any, Final, NoReturn, TypeAlias
 
 import mcp_types as types
 from mcp import MCPError
@@ -187,23 +187,21 @@ def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> d
     return answers
 
 
-def _contexts(requests: Mapping[str, BaseModel]) -> dict[str, Any] | None:
-    """Return the contexts of questions as a result's ``_meta``; the requests in a result have none."""
-    contexts: dict[str, Any] = {}
-    for step_id, request in requests.items():
-        meta: Mapping[str, Any] = cast("Any", request).params.meta or {}
-        if CONTEXT_META in meta:
-            contexts[step_id] = meta[CONTEXT_META]
-    return {CONTEXT_META: contexts} if contexts else None
-
-
 class _RoundReplies:
     kind = "round"
 
     def make(self, asks: tuple[Ask, ...], state: str) -> InputRequiredResult:
         requests = {ask.step_id: to_request(ask) for ask in asks}
+        # In the result's meta, since the requests in a result have none.
+        contexts = {
+            ask.step_id: ask.request.context
+            for ask in asks
+            if isinstance(ask.request, ElicitRequest) and ask.request.context is not None
+        }
         return InputRequiredResult(
-            input_requests={**requests} or None, request_state=state, _meta=_contexts(requests)
+            input_requests={**requests} or None,
+            request_state=state,
+            _meta={CONTEXT_META: encodable(contexts)} if contexts else None,
         )
 
     def dump(self, reply: InputRequiredResult) -> dict[str, Any]:

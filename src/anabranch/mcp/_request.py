@@ -73,26 +73,6 @@ HEADER = "Idempotency-Key"
 _KEY = re.compile("[!-~]{1,255}")
 
 
-def _given_key(context: ServerRequestContext[Any, Any]) -> str:
-    headers: Mapping[str, str] = getattr(context.request, "headers", None) or {}
-    meta = cast("Mapping[str, object]", context.meta or {})
-    given: list[object] = []
-    if (header := headers.get(HEADER)) is not None:
-        # The draft of the header has the value in quotes, which many clients and services omit.
-        is_quoted = len(header) > 1 and header[0] == header[-1] == '"'
-        given.append(header[1:-1] if is_quoted else header)
-    if KEY_META in meta:
-        given.append(meta[KEY_META])
-    for key in given:
-        if not (isinstance(key, str) and _KEY.fullmatch(key)):
-            raise IdempotencyKeyError(
-                "it must be 1 to 255 visible ASCII characters, without spaces"
-            )
-        if key != given[0]:
-            raise IdempotencyKeyError("the header and _meta have different keys; send one")
-    return str(given[0]) if given else ""
-
-
 @dataclass(frozen=True, slots=True)
 class McpRequest:
     """A request to an MCP server; ``context`` is the SDK's, ``state`` the unsealed ``requestState``."""
@@ -130,7 +110,23 @@ class McpRequest:
 
     @property
     def idempotency_key(self) -> str:
-        return _given_key(self.context)
+        headers: Mapping[str, str] = getattr(self.context.request, "headers", None) or {}
+        meta = cast("Mapping[str, object]", self.context.meta or {})
+        given: list[object] = []
+        if (header := headers.get(HEADER)) is not None:
+            # The draft of the header has the value in quotes, which many clients and services omit.
+            is_quoted = len(header) > 1 and header[0] == header[-1] == '"'
+            given.append(header[1:-1] if is_quoted else header)
+        if KEY_META in meta:
+            given.append(meta[KEY_META])
+        for key in given:
+            if not (isinstance(key, str) and _KEY.fullmatch(key)):
+                raise IdempotencyKeyError(
+                    "it must be 1 to 255 visible ASCII characters, without spaces"
+                )
+            if key != given[0]:
+                raise IdempotencyKeyError("the header and _meta have different keys; send one")
+        return str(given[0]) if given else ""
 
     @property
     def unreachable(self) -> bool:

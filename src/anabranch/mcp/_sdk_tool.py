@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
@@ -21,6 +22,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from anabranch._durable import Sealer
 from anabranch._text import encodable
+from anabranch.errors import masked
 from anabranch.mcp._continue_tools import ContinueTool
 from anabranch.mcp._error_mapping import (
     REQUEST_STATE,
@@ -59,7 +61,7 @@ def fields_of(ours: Tool[Any] | ContinueTool, service: Service) -> dict[str, Any
     }
 
 
-class HostTool(BaseModel):
+class HostTool(BaseModel, ABC):
     """The shared part of our tools on each host: a tool, or a tool that continues calls."""
 
     _ours: Tool[Any] | ContinueTool = PrivateAttr()
@@ -78,8 +80,9 @@ class HostTool(BaseModel):
         ours = self._ours
         return Offered(ours, self._service, self._converted) if isinstance(ours, Tool) else None
 
+    @abstractmethod
     def _converted(self, value: object) -> BaseModel:
-        raise NotImplementedError
+        """Return a tool's ``value`` as the result that the host sends."""
 
     async def _answer(
         self,
@@ -133,7 +136,14 @@ class SdkTool(HostTool, BaseTool):
     ) -> Any:  # noqa: ANN401 - the SDK's
         prefix = f"Error executing tool {self.name}"
         try:
-            return await self._served(arguments, context, convert_result=convert_result)
+            request = McpRequest(
+                context.request_context, context.request_state, context.input_responses
+            )
+        except ValueError as error:  # no request: the server's author has called the tool
+            raise UnexpectedToolError(masked(prefix, error)) from error
+        convert = self._converted if convert_result else unchanged
+        try:
+            done = await self._answer(arguments, request, convert, ToolError, ResourceError)
         except CallFailedError as failure:
             if failure.text is None:
                 raise UnexpectedToolError(failure.masked(prefix)) from failure.__cause__
@@ -142,18 +152,6 @@ class SdkTool(HostTool, BaseTool):
             raise UnexpectedToolError(f"{prefix}: {error}") from error
         except (ToolError, ResourceError) as error:
             raise ToolError(f"{prefix}: {error}") from error
-
-    async def _served(
-        self, arguments: dict[str, Any], context: Context[Any, Any], *, convert_result: bool
-    ) -> object:
-        try:
-            request = McpRequest(
-                context.request_context, context.request_state, context.input_responses
-            )
-        except ValueError as error:  # no request: the server's author has called the tool
-            raise CallFailedError(None) from error
-        convert = self._converted if convert_result else unchanged
-        done = await self._answer(arguments, request, convert, ToolError, ResourceError)
         if isinstance(done, Unfinished):
             text = TextContent(type="text", text=done.text)
             return CallToolResult(content=[text], structured_content=done.structured)

@@ -82,10 +82,10 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
     ),
     (
         UnreachableError(
-            "This server cannot reach its records just now. Nothing is lost; send the same request"
+            "This server cannot reach its store just now. Nothing is lost; send the same request"
             " again."
         ),
-        "cannot reach its records",
+        "cannot reach its store",
         "send the same request again",
     ),
     (UnknownCallError("call_1"), "no call 'call_1'", "was deleted"),

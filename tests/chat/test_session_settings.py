@@ -38,7 +38,10 @@ async def test_help_on_one_command_is_its_usage_and_its_sentence() -> None:
     assert await shown(session(), "/help down") == (
         "/down [N]: Go to the next answer; if there are several, to the Nth."
     )
-    assert await shown(session(), "/help /exit") == "/exit: End the chat; the conversation stays stored."
+    assert (
+        await shown(session(), "/help /exit")
+        == "/exit: End the chat; the conversation stays stored."
+    )
 
 
 async def test_all_familiar_commands_exist() -> None:

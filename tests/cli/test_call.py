@@ -140,7 +140,10 @@ def test_arguments_that_do_not_fit_are_refused_by_the_server_in_one_go(call: Cal
         (["nothing"], "has no tool 'nothing'. It offers: greet, count,"),
         (["greet", "whom=Ann"], "who is missing. whom: there is no such parameter"),
         (["greet", "--json", "{"], "--json is not JSON"),
-        (["greet", "--max-tokens", "5"], "is a running server with its own limits. Give yours to"),
+        (
+            ["greet", "--max-tokens", "5"],
+            "is a running server with its own limits. Pass the limits to",
+        ),
     ],
 )
 def test_wrong_usage_is_reported_in_one_line_with_status_2(

@@ -143,7 +143,7 @@ def test_output_below_python_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -
         ("", None, "There is no module ''"),
         ("target.missing", TOOLS, "cannot be loaded: ModuleNotFoundError"),
         ("target.py:missing", TOOLS, "there is no attribute 'missing'"),
-        ("target.py:three", TOOLS, "is 3, which is no tool, no plugin and no MCPServer"),
+        ("target.py:three", TOOLS, "is 3, which is neither a tool, a plugin nor an MCPServer"),
         ("target.py", "1 / 0", r"target.py cannot be loaded: ZeroDivisionError.*line 1 of"),
         ("target.py", "def", r"cannot be loaded: SyntaxError: .*line 1\)"),
         ("target.py", "import nowhere_at_all", "ModuleNotFoundError: No module named"),

@@ -29,7 +29,7 @@ from tests.durable.stores import Cut
 from tests.mcp.modern_rounds import run_round
 from tests.patience import PATIENCE
 
-UNAVAILABLE = "cannot reach its records"
+UNAVAILABLE = "cannot reach its store"
 User = Callable[[str, Any], BaseModel]
 
 

@@ -19,7 +19,7 @@ META: dict[str, Any] = {
 }
 GO = {"action": "accept", "content": {"on": True}}
 SAID = {"role": "assistant", "content": {"type": "text", "text": "Yes."}, "model": "faults"}
-UNREACHABLE = "cannot reach its records"
+UNREACHABLE = "cannot reach its store"
 
 
 @dataclass(slots=True)

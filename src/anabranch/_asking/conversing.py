@@ -146,9 +146,7 @@ def _ids_in(messages: tuple[Message, ...]) -> set[str]:
     return {block.id for block in blocks if isinstance(block, ToolUseBlock)}
 
 
-def with_own_ids(
-    content: Iterable[Block], used: set[str], unnamed: str = ""
-) -> tuple[Block, ...]:
+def with_own_ids(content: Iterable[Block], used: set[str], unnamed: str = "") -> tuple[Block, ...]:
     """Return ``content`` with ids of tool uses that are not ``used``, because models repeat ids."""
 
     def own(block: Block) -> Block:

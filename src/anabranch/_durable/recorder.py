@@ -173,7 +173,7 @@ class StoreRecorder:
         except StoreError as error:
             if done:
                 raise StoreError(
-                    "This server cannot reach its records just now, and could not record this"
+                    "This server cannot reach its store just now, and could not record this"
                     f" work: {done}. Send the same request again; the work may then happen a second"
                     " time.",
                     unrecorded=done,

@@ -193,6 +193,6 @@ def store_errors_mapped() -> Generator[None]:
         if "unrecorded" in error.facts:
             raise UnreachableError(str(error)) from error
         raise UnreachableError(
-            "This server cannot reach its records just now. Nothing is lost; send the same request"
+            "This server cannot reach its store just now. Nothing is lost; send the same request"
             " again."
         ) from error

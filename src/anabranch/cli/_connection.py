@@ -54,7 +54,7 @@ def server_of(
     if is_url(target):
         if limits != UNLIMITED:
             raise UsageError(
-                f"{target} is a running server with its own limits. Give yours to anabranch serve."
+                f"{target} is a running server with its own limits. Pass the limits to anabranch serve."
             )
         return WithHeaders(target, reach.headers)
     if target.startswith(COMMAND):

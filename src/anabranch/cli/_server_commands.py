@@ -174,7 +174,9 @@ def web_command(  # noqa: PLR0913 - options
 def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
 
     if token is not None and not token.strip():
-        raise UsageError("The token is empty. Leave it out, or set one that is hard to guess.")
+        raise UsageError(
+            "The token is empty. Omit the token, or set a token that is hard to guess."
+        )
     if token is not None or is_loopback(endpoint.host):
         return None
     if not sys.stderr.isatty():  # no user sees the new token, and others may read a stored log

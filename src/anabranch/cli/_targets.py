@@ -233,7 +233,9 @@ def _take_attribute(found: Found, module: ModuleType, attribute: str, target: st
             )
         value = getattr(value, name)
     if not found.add(value):
-        raise UsageError(f"{target} is {value!r}, which is no tool, no plugin and no MCPServer.")
+        raise UsageError(
+            f"{target} is {value!r}, which is neither a tool, a plugin nor an MCPServer."
+        )
 
 
 def _nothing(target: str, module: ModuleType) -> str:

@@ -135,7 +135,7 @@ def label_command(
         taken = is_branch_name(name) or any(one.id == name for one in tree.nodes)
         if name not in tree.refs and taken:
             raise FailedError(
-                f"{name!r} already names something else in the thread {thread!r}. Choose another label."
+                f"{name!r} is already an id or a branch name in the thread {thread!r}. Choose another label."
             )
         await trees.set_ref(tree.thread.id, Ref(name, found))
         return await trees.refs(tree.thread.id)

@@ -255,7 +255,7 @@ class AskLinks:
             return Response(status_code=400)
         except (StoreError, ToolError) as error:
             logger.error("a page could not be served: %s", error)  # noqa: TRY400 - the sentence is all
-            again = "The server cannot reach its records now. Please try again in a minute."
+            again = "The server cannot reach its store now. Please try again in a minute."
             return notice_page("Please try again", again, 503)
 
     async def _asked(self, token: str) -> _Asked:

@@ -190,7 +190,9 @@ class Access:
 def require_access(token: object, authenticate: object) -> None:
     """Check the token and the function of an application, of which it has at most one."""
     if token is not None and not (isinstance(token, str) and token.strip()):
-        raise ValueError("The token is empty. Leave it out, or set one that is hard to guess.")
+        raise ValueError(
+            "The token is empty. Omit the token, or set a token that is hard to guess."
+        )
     if authenticate is not None and not callable(authenticate):
         raise wrong_kind("authenticate=", "a function of the request", authenticate)
     if token is not None and authenticate is not None:

@@ -134,7 +134,7 @@ def _check(asked: RoundRecord, step_id: str, reply: ElicitReply) -> None:
     request = load_notes(asked.notes).asked.get(step_id)
     if not isinstance(request, Mapping) or "message" not in request:
         raise AnswerRefusedError(
-            "closed", f"{step_id!r} is no question of this round that asks the user."
+            "closed", f"{step_id!r} is not a question to the user in this round."
         )
     form = request.get("requested_schema")
     check_form(form if isinstance(form, dict) else None, reply)

@@ -256,6 +256,13 @@ def test_a_rate_is_a_positive_number(most: Any) -> None:
         RateLimits(runs=most)
 
 
+@pytest.mark.parametrize("rates", [10, {"runs": 10}, RateLimits])
+def test_rates_of_another_kind_are_refused_when_the_application_is_made(rates: Any) -> None:
+    wanted = r"rates= takes RateLimits\(requests=…, runs=…\); it was given"
+    with pytest.raises(TypeError, match=wanted):
+        app_of(rates=rates)
+
+
 async def test_messages_and_tokens_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The log has no messages even at the lowest level, and with the server's own record of requests."""
     for name in (

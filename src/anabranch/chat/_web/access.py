@@ -187,8 +187,8 @@ class Access:
         return any(_equal(each, f"{COOKIE}={quote(token, safe='')}") for each in pairs)
 
 
-def require_access(token: object, authenticate: object) -> None:
-    """Check the token and the function of an application, of which it has at most one."""
+def require_access(token: object, authenticate: object, rates: object) -> None:
+    """Check the rates of an application, and its token or function: at most one of the two."""
     if token is not None and not (isinstance(token, str) and token.strip()):
         raise ValueError(
             "The token is empty. Omit the token, or set a token that is hard to guess."
@@ -197,6 +197,8 @@ def require_access(token: object, authenticate: object) -> None:
         raise wrong_kind("authenticate=", "a function of the request", authenticate)
     if token is not None and authenticate is not None:
         raise ValueError("Give token= or authenticate=, not both.")
+    if not isinstance(rates, RateLimits | None):
+        raise wrong_kind("rates=", "RateLimits(requests=…, runs=…)", rates)
 
 
 def _principal_in(named: object) -> str | None:

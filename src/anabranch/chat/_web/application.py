@@ -107,10 +107,10 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     Raises:
         ValueError: if ``authenticate`` comes with ``token`` or with ``recorded_calls``, a number is
             not positive, or ``token``, a host or ``code_version`` is invalid.
-        TypeError: if ``store``, ``model``, ``capabilities`` or a tool has another type.
+        TypeError: if ``store``, ``model``, ``capabilities``, ``rates`` or a tool has another type.
     """
     require_parts("make_chat_app()", store, model, capabilities)
-    require_access(token, authenticate)
+    require_access(token, authenticate, rates)
     if recorded_calls is not None and authenticate is not None:
         raise ValueError(
             "recorded_calls= shows every user all calls: leave it out with authenticate=."

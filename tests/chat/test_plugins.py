@@ -184,6 +184,12 @@ def test_an_unknown_value_cannot_be_exposed(path: str) -> None:
         make_plugin(PICK_CARD, expose=[path]).on_elicit({"card": Shown(1)}).build()
 
 
+@pytest.mark.parametrize("path", ["params.typo", "params.typo.deep"])
+def test_an_unknown_parameter_cannot_be_exposed(path: str) -> None:
+    with pytest.raises(ValueError, match=f"'{path}': tool 'pick_card' has the parameters count"):
+        Plugin(PICK_CARD, {"card": Shown(1), "sure": Shown(1)}, expose=["params.count", path])
+
+
 def test_a_function_has_no_handoff() -> None:
     with pytest.raises(ValueError, match="'book' is not a HandoffTool and has no handoff"):
         Plugin(book, {CONFIRM: Shown(1)}, expose=["handoff.cards"])

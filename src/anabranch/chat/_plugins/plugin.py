@@ -177,6 +177,7 @@ class Plugin(Generic[T]):
             raise ValueError(
                 f"Tool {tool.name!r} is not a HandoffTool and has no handoff to expose."
             )
+        _require_parameters(tool, exposure)
         handlers, files = _by_key(tool, handled, list(on_page))
         modules = {key: read_module(file) for key, file in files.items()}
         called = CalledTool(
@@ -188,6 +189,18 @@ class Plugin(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<plugin {self.mcp.name}>"
+
+
+def _require_parameters(tool: Tool[Any], exposure: Exposure) -> None:
+    """Check that each path below ``params`` begins with a parameter of ``tool``."""
+    known: dict[str, Any] = tool.input_schema.get("properties", {})
+    for path in exposure.paths:
+        root, _, inner = path.partition(".")
+        if root == "params" and inner and inner.partition(".")[0] not in known:
+            raise ValueError(
+                f"Cannot expose {path!r}: tool {tool.name!r} has the parameters"
+                f" {', '.join(known) or 'none'}. Write one of them after 'params.'."
+            )
 
 
 class PluginBuilder(Generic[T]):

@@ -75,7 +75,7 @@ class ElicitJob(NamedTuple):
     name: str | None = None
     context: JsonValue = None
 
-    def fingerprint(self, message: str) -> str:
+    def fingerprint_of(self, message: str) -> str:
         return fingerprint(message, _form_fingerprint(self.model), self.context)
 
     def request(self, message: str, step_id: str) -> ElicitRequest:
@@ -109,7 +109,7 @@ class UrlJob(NamedTuple):
     message: str
     url: str
 
-    def fingerprint(self, message: str) -> str:
+    def fingerprint_of(self, message: str) -> str:
         return fingerprint(message, self.url)
 
     def request(self, message: str, step_id: str) -> UrlRequest:
@@ -157,7 +157,7 @@ async def run_elicit(job: ElicitJob | UrlJob, kind: AskKind = "elicit") -> Elici
     attempt = misfits = 0
     while True:
         attempt += 1
-        asked = job.fingerprint(message)
+        asked = job.fingerprint_of(message)
         entry = call.operations.recorded(scope, step_id, kind, asked)
         if entry is None:
             request = partial(job.request, message, step_id)

@@ -38,16 +38,24 @@ async def accepted(client: httpx2.AsyncClient, body: dict[str, Any]) -> None:
     assert response.status_code == 202, response.text
 
 
-async def ended(client: httpx2.AsyncClient, thread: str = "t1") -> list[dict[str, Any]]:
-    """Return the events of a thread, up to the first end of a run."""
+async def events_until(
+    client: httpx2.AsyncClient, *types: str, thread: str = "t1"
+) -> list[dict[str, Any]]:
+    """Return the events of a thread, up to the first event of one of the types."""
     text = ""
     async with client.stream("GET", f"/threads/{thread}/events?after=0") as response:
         async for piece in response.aiter_text():
             text += piece
             events = events_in(text[: text.rfind("\n\n") + 1])
-            if events and events[-1]["type"] in {"RUN_FINISHED", "RUN_ERROR"}:
-                return events
+            for number, event in enumerate(events, 1):
+                if event["type"] in types:
+                    return events[:number]
     raise AssertionError(text)
+
+
+async def ended(client: httpx2.AsyncClient, thread: str = "t1") -> list[dict[str, Any]]:
+    """Return the events of a thread, up to the first end of a run."""
+    return await events_until(client, "RUN_FINISHED", "RUN_ERROR", thread=thread)
 
 
 class Held:
@@ -72,9 +80,4 @@ class Held:
 
 async def until_said(client: httpx2.AsyncClient) -> None:
     """Wait until the model has written its first word."""
-    text = ""
-    async with client.stream("GET", "/threads/t1/events?after=0") as response:
-        async for piece in response.aiter_text():
-            text += piece
-            if '"delta"' in text:
-                return
+    await events_until(client, "TEXT_MESSAGE_CONTENT")

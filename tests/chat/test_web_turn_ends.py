@@ -15,6 +15,7 @@ from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel, calls
 from anabranch.tree import Surroundings
 from tests.agents.memory import MemoryTrees
+from tests.chat.shared_runs import events_until
 from tests.chat.web import browsing, message, resume, run
 
 BUSY = "The model is overloaded."
@@ -138,16 +139,6 @@ async def test_a_stop_is_no_error_and_a_retry_calls_the_users_tool_again() -> No
         assert len(after["interrupted"]) == 1
 
 
-async def charged(client: httpx2.AsyncClient) -> None:
-    """Wait until the store has the result of a tool."""
-    text = ""
-    async with client.stream("GET", "/threads/t1/events?after=0") as stream:
-        async for piece in stream.aiter_text():
-            text += piece
-            if '"TOOL_CALL_RESULT"' in text:
-                return
-
-
 async def test_a_retry_calls_only_the_tool_that_was_stopped() -> None:
     began, returned, paid = asyncio.Semaphore(0), asyncio.Event(), list[str]()
 
@@ -170,7 +161,7 @@ async def test_a_retry_calls_only_the_tool_that_was_stopped() -> None:
     async with browsing(replies=flaky.model, tools=[charge, watch]) as client:
         running = asyncio.create_task(run(client, message("charge and watch")))
         await began.acquire()
-        await charged(client)
+        await events_until(client, "TOOL_CALL_RESULT")
         await client.post("/threads/t1/stop", json={})
         await running
         [at] = (await tree_of(client))["ends"]

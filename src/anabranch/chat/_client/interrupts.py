@@ -12,8 +12,9 @@ from pydantic.alias_generators import to_camel
 from anabranch._aio import all_of
 from anabranch._asking import Answerer, AnswerError
 from anabranch.chat._client.chat_reply import ChatClientError
-from anabranch.chat._plugins.plugin import PluginClient, PluginClients
-from anabranch.chat._plugins.plugin_request import ElicitId, PluginRequest
+from anabranch.chat._plugins.plugin import PluginClient
+from anabranch.chat._plugins.plugin_answerer import PluginClients
+from anabranch.chat._plugins.plugin_request import ElicitId
 from anabranch.errors import REFUSED
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 
@@ -89,28 +90,24 @@ class Handlers:
             return ElicitReply(action="decline")
 
     async def _elicited(self, interrupt: Interrupt, about: _Metadata) -> ElicitReply:
-        plugin, message = self._plugin(about), interrupt.message or ""
-        schema = interrupt.response_schema or {}
-        if plugin is not None and about.url is None:
-            name = about.model_dump(include={"tool_name", "key", "call_id", "seq"})
-            request: PluginRequest[Any] = PluginRequest(
-                ElicitId(**name),
-                message,
-                plugin.elicits[about.key].model,
-                schema,
-                about.params,
-                about.handoff,
-                about.context,
-            )
-            return await plugin.answer(request)
-        assert self._otherwise is not None  # noqa: S101 - checked before the first was asked
+        asked: UrlRequest | ElicitRequest
         if about.url is not None:
-            visit = UrlRequest(message=message, url=about.url, elicitation_id=interrupt.id)
-            return await self._otherwise.elicit(visit, step_id=interrupt.id)
-        form = ElicitRequest(
-            message=message, requested_schema=schema, context=about.context, key=about.key or None
-        )
-        return await self._otherwise.elicit(form, step_id=interrupt.id)
+            asked = UrlRequest(
+                message=interrupt.message or "", url=about.url, elicitation_id=interrupt.id
+            )
+        else:
+            asked = ElicitRequest(
+                message=interrupt.message or "",
+                requested_schema=interrupt.response_schema or {},
+                context=about.context,
+                key=about.key or None,
+            )
+        if isinstance(asked, ElicitRequest) and self._plugin(about) is not None:
+            name = about.model_dump(include={"tool_name", "key", "call_id", "seq"})
+            exposed = {"params": about.params, "handoff": about.handoff}
+            return await self._plugins.answer(ElicitId(**name), asked, exposed)
+        assert self._otherwise is not None  # noqa: S101 - checked before the first was asked
+        return await self._otherwise.elicit(asked, step_id=interrupt.id)
 
 
 def _metadata_of(interrupt: Interrupt) -> _Metadata:

@@ -23,7 +23,7 @@ from anabranch.chat._plugins.plugin_request import (
     read_module,
 )
 from anabranch.messages import ElicitReply
-from anabranch.tool import HandoffTool, Tool, require_list, require_tool, wrong_kind
+from anabranch.tool import HandoffTool, Tool, require_tool, wrong_kind
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -86,25 +86,6 @@ class PluginClient:
                     f"{where} returned {type(result).__name__}. Return Accepted(content),"
                     " Declined() or Cancelled()."
                 )
-
-
-class PluginClients:
-    """Plugins by tool; two for tools of the same name raise ``ValueError``."""
-
-    def __init__(self, plugins: Iterable[PluginClient]) -> None:
-        self._by_tool: dict[str, PluginClient] = {}
-        for each in require_list("plugins=", "a list of plugin.client", plugins):
-            if not isinstance(each, PluginClient):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
-                raise wrong_kind("plugins=", "plugin.client of each plugin", each)
-            if each.tool_name in self._by_tool:
-                raise ValueError(
-                    f"Two plugins are for a tool called {each.tool_name!r}. Leave one out."
-                )
-            self._by_tool[each.tool_name] = each
-
-    def find(self, tool_name: str, key: str) -> PluginClient | None:
-        plugin = self._by_tool.get(tool_name)
-        return plugin if plugin is not None and key in plugin.elicits else None
 
 
 def _checked(model: type[BaseModel], content: object, where: str) -> dict[str, Any]:

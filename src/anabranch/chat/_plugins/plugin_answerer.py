@@ -10,11 +10,11 @@ from typing import Any, Literal
 from anabranch._asking import Absent, Answerer, Capabilities
 from anabranch._engine import Journal
 from anabranch.agents import Question, is_in_front_end, question_of, stored_with
-from anabranch.chat._plugins.plugin import Plugin, PluginClients
+from anabranch.chat._plugins.plugin import Plugin, PluginClient
 from anabranch.chat._plugins.plugin_request import ElicitId, PluginRequest
 from anabranch.errors import InvalidArgumentsError
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
-from anabranch.tool import Tool, require_list
+from anabranch.tool import Tool, require_list, wrong_kind
 from anabranch.tree import Node, Path, TreeStore
 
 
@@ -86,6 +86,41 @@ def _parameters(tool: Tool[Any] | None, given: Mapping[str, Any]) -> Any:  # noq
         return dict(given)
 
 
+class PluginClients:
+    """Plugins by tool; two for tools of the same name raise ``ValueError``."""
+
+    def __init__(self, plugins: Iterable[PluginClient]) -> None:
+        self._by_tool: dict[str, PluginClient] = {}
+        for each in require_list("plugins=", "a list of plugin.client", plugins):
+            if not isinstance(each, PluginClient):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
+                raise wrong_kind("plugins=", "plugin.client of each plugin", each)
+            if each.tool_name in self._by_tool:
+                raise ValueError(
+                    f"Two plugins are for a tool called {each.tool_name!r}. Leave one out."
+                )
+            self._by_tool[each.tool_name] = each
+
+    def find(self, tool_name: str, key: str) -> PluginClient | None:
+        plugin = self._by_tool.get(tool_name)
+        return plugin if plugin is not None and key in plugin.elicits else None
+
+    async def answer(
+        self, question: ElicitId, form: ElicitRequest, exposed: Mapping[str, Any]
+    ) -> ElicitReply:
+        """Return the answer of the handler that :meth:`find` finds for ``question``."""
+        client = self._by_tool[question.tool_name]
+        request: PluginRequest[Any] = PluginRequest(
+            question,
+            form.message,
+            client.elicits[question.key].model,
+            form.requested_schema,
+            exposed.get("params", {}),
+            exposed.get("handoff"),
+            form.context,
+        )
+        return await client.answer(request)
+
+
 class PluginAnswerer(Absent):
     """Answers the questions of an agent's tools by the handlers of plugins.
 
@@ -126,15 +161,6 @@ class PluginAnswerer(Absent):
             stored = read_question(await self._store.path(step_id), node, self._tools)
             client = self._clients.find(stored.id.tool_name, stored.id.key)
             if client is not None:
-                shown = self._exposures[client.tool_name].of(stored.values)
-                request: PluginRequest[Any] = PluginRequest(
-                    stored.id,
-                    question.message,
-                    client.elicits[stored.id.key].model,
-                    question.requested_schema,
-                    shown.get("params", {}),
-                    shown.get("handoff"),
-                    question.context,
-                )
-                return await client.answer(request)
+                exposed = self._exposures[client.tool_name].of(stored.values)
+                return await self._clients.answer(stored.id, question, exposed)
         return await self._otherwise.elicit(question, step_id=step_id)

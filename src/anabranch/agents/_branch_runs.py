@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -55,6 +55,7 @@ async def run_branches(
     work: bool,
     parallel: bool,
     working: WorkingBranch | None = None,
+    meanwhile: Sequence[Callable[[], Awaitable[object]]] = (),
 ) -> None:
     """Let the model reply in each of the stored branches ``paths``, until it ends or waits.
 
@@ -65,6 +66,7 @@ async def run_branches(
         work: run each branch until it calls no more tools, instead of one reply.
         parallel: run the branches concurrently, instead of one after the end of the other.
         working: the branch of folding in which the branches work, if it differs from the turn's.
+        meanwhile: jobs to run at the same time.
 
     An error of :data:`ELSEWHERE` is raised after the other branches have run as far as possible.
     """
@@ -81,12 +83,13 @@ async def run_branches(
             await _report(turn, outcome)
         return outcome
 
-    if parallel:
-        await all_or_first_error([partial(run, path) for path in paths])
-    else:
-        for path in paths:
-            if (await run(path)).waits:
+    async def in_order() -> None:
+        for job in jobs:
+            if (await job()).waits:
                 break
+
+    jobs = [partial(run, path) for path in paths]
+    await all_or_first_error([*(jobs if parallel else [in_order]), *meanwhile])
     if elsewhere:
         raise elsewhere[0]
 

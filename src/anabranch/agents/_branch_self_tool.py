@@ -98,6 +98,7 @@ class _Fork:
     wanted: BranchSelfInput
     starts: Sequence[Node]
     outcomes: dict[str, BranchOutcome] = field(default_factory=dict[str, BranchOutcome])
+    names: dict[str, str] = field(default_factory=dict[str, str])
 
     def continued(self, progress: BranchProgress) -> list[BranchPath]:
         ended = {s.id: outcome for s in self.starts if (outcome := progress.outcome(s))}
@@ -125,14 +126,14 @@ class _Fork:
             self.outcomes,
             work=self.wanted.allow_work,
             parallel=self.wanted.parallel,
+            meanwhile=[self._try_to_name],
         )
 
     async def branches(self) -> list[EndedBranch]:
-        timeline = self.here.timeline
-        tree = await timeline.dependencies.store.tree(timeline.thread.id)
-        names = name_branches(tree.nodes).of
+        if not self.names:
+            await self._name()
         return [
-            EndedBranch(names[start.id], prompt, self._outcome(start))
+            EndedBranch(self.names[start.id], prompt, self._outcome(start))
             for start, prompt in zip(self.starts, self.wanted.prompts, strict=True)
         ]
 
@@ -147,6 +148,16 @@ class _Fork:
 
     async def record_interruption(self) -> None:
         await self.here.record(await self.interrupted())
+
+    async def _name(self) -> None:
+        timeline = self.here.timeline
+        tree = await timeline.dependencies.store.tree(timeline.thread.id)
+        self.names.update(name_branches(tree.nodes).of)
+
+    async def _try_to_name(self) -> None:
+        # A failure must not end the branches; the look-up is tried again after their end.
+        with suppress(StoreError):
+            await self._name()
 
 
 def _starts(here: ToolUse, wanted: BranchSelfInput) -> list[Node]:

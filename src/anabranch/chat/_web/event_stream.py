@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from itertools import count
 
@@ -77,9 +77,15 @@ class EventStream(Response):
 
     async def _send_events(self, send: Send) -> None:
         try:
-            async for chunk in self._chunks():
-                self._is_quiet = False
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            async with aclosing(self._log.follow(self._after)) as following:
+                async for first, events, marks in following:
+                    end = _until_end(events) if self._one_run else None
+                    shown = zip(count(first), marks, events[:end], strict=False)
+                    chunk = b"".join(b"id: %d-%x\ndata: %s\n\n" % each for each in shown)
+                    self._is_quiet = False
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    if end is not None:
+                        return
         except StoreError as error:  # the reader reconnects for the rest
             logger.warning("an event stream has ended: %s", error)
 
@@ -93,15 +99,6 @@ class EventStream(Response):
                     return
                 comment = b": nothing new\n\n"
                 await send({"type": "http.response.body", "body": comment, "more_body": True})
-
-    async def _chunks(self) -> AsyncIterator[bytes]:
-        async with aclosing(self._log.follow(self._after)) as following:
-            async for first, events, marks in following:
-                end = _until_end(events) if self._one_run else None
-                shown = zip(count(first), marks, events[:end], strict=False)
-                yield b"".join(b"id: %d-%x\ndata: %s\n\n" % each for each in shown)
-                if end is not None:
-                    return
 
 
 def _until_end(events: Sequence[bytes]) -> int | None:

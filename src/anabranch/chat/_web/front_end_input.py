@@ -52,9 +52,11 @@ NONE_WAITS = "No tool of the front end waits for a result."
 
 def read_front_end(wanted: RunAgentInput, agent: Agent) -> FrontEnd:
     tools, context = wanted.tools or [], wanted.context or []
-    _check_size("tools of the front end", tools)
-    _check_size("entries of context", context)
-    _check_names([each.name for each in tools], agent)
+    for what, given in (("tools of the front end", tools), ("entries of context", context)):
+        if given:
+            _check_size(what, given)
+    if tools:
+        _check_names([each.name for each in tools], agent)
     return FrontEnd(
         tools=tuple(map(_spec, tools)),
         context=tuple(
@@ -66,7 +68,7 @@ def read_front_end(wanted: RunAgentInput, agent: Agent) -> FrontEnd:
 def _check_size(what: str, given: Sequence[OfferedTool] | Sequence[Context]) -> None:
     if len(given) > MOST:
         raise HTTPException(422, f"A run can have {MOST} {what}; this one has {len(given)}.")
-    size = len(to_json(encodable([each.model_dump() for each in given]))) if given else 0
+    size = len(to_json(encodable([each.model_dump() for each in given])))
     if size > LONGEST:
         raise HTTPException(
             422, f"The {what} of one run may have {LONGEST:,} bytes together; these have {size:,}."
@@ -76,7 +78,7 @@ def _check_size(what: str, given: Sequence[OfferedTool] | Sequence[Context]) -> 
 def _check_names(names: Sequence[str], agent: Agent) -> None:
     for name in names:
         check_name("The name of a tool", name)
-    own = {wire_name(name) for name in agent.tools} if names else set[str]()
+    own = {wire_name(name) for name in agent.tools}
     if taken := [name for name in names if wire_name(name) in own]:
         raise HTTPException(
             422, f"The server has a tool {taken[0]!r}. Give the tool of the front end another name."
@@ -85,7 +87,7 @@ def _check_names(names: Sequence[str], agent: Agent) -> None:
     if twice:
         raise HTTPException(422, f"The front end has two tools {twice[0]!r}. Leave one out.")
     most = most_tools(agent.dependencies.model)
-    if most is not None and names and len(names) + len(own) > most:
+    if most is not None and len(names) + len(own) > most:
         raise HTTPException(
             422,
             f"The model takes at most {most} tools: the server has {len(own)}, and the front end"

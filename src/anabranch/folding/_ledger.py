@@ -106,7 +106,7 @@ class Ledger:
         return branch, admitted.parent_left
 
     def activate(self, branch_id: str, memories: Sequence[str], tokens: int) -> Branch:
-        branch = self._locked(branch_id)
+        branch = self.present(branch_id)
         if branch.status != "created":
             raise BranchNotActiveError(branch.id, branch.status)
         return self._activate(branch, tuple(memories), tokens)
@@ -138,15 +138,23 @@ class Ledger:
         *,
         extract_memory: bool = False,
     ) -> Branch:
-        branch = self._locked(branch_id)
+        branch = self.present(branch_id)
         if not branch.is_open:
             return branch
         if partial is not None:
             branch = replace(branch, partial=partial)
         return self._force(_to_learn_from(branch, extract_memory), reason)
 
-    def expire(self, branch_id: str, partial: str | None = None) -> Branch:
-        return self._locked(branch_id, partial)
+    def present(self, branch_id: str, partial: str | None = None) -> Branch:
+        """Lock the session of a branch; return the present record, closed if its time is over."""
+        found = self._found(branch_id)
+        if found is not None:
+            self._rows.session(found.session_id)
+            found = self._rows.branch(branch_id)
+        branch = checked_branch(found, branch_id, None)
+        if partial is not None and branch.is_open:
+            branch = replace(branch, partial=partial)
+        return self._in_time(branch)
 
     def innermost(self, session_id: str) -> Branch | None:
         self._rows.session(session_id)
@@ -159,21 +167,10 @@ class Ledger:
     # -- internals ---------------------------------------------------------------------------
 
     def _active(self, branch_id: str) -> Branch:
-        branch = self._locked(branch_id)
+        branch = self.present(branch_id)
         if branch.status != "active":
             raise BranchNotActiveError(branch.id, branch.status)
         return branch
-
-    def _locked(self, branch_id: str, partial: str | None = None) -> Branch:
-        """Lock the session of a branch; return the present record, closed if its time is over."""
-        found = self._found(branch_id)
-        if found is not None:
-            self._rows.session(found.session_id)
-            found = self._rows.branch(branch_id)
-        branch = checked_branch(found, branch_id, None)
-        if partial is not None and branch.is_open:
-            branch = replace(branch, partial=partial)
-        return self._in_time(branch)
 
     def _found(self, branch_id: str) -> Branch | None:
         return self._owner.own(self._rows.branch(branch_id))

@@ -92,12 +92,6 @@ class Ledgers:
         self._pruned_at = float("-inf")
         self._learning = set[asyncio.Task[bool]]()
 
-    async def branch(self, owner: Owner, branch_id: str) -> Branch | None:
-        return owner.own(await self._store.branch(branch_id))
-
-    async def branches(self, owner: Owner, session_id: str) -> list[Branch]:
-        return await self._store.branches(owner.stored_name(session_id))
-
     async def do(
         self, owner: Owner, operation: Callable[[Ledger], T], transcript: str | None = None
     ) -> tuple[T, bool]:
@@ -174,7 +168,7 @@ class Ledgers:
 def _expired(ledger: Ledger, branch_id: str) -> Branch | None:
     """Close a branch whose time is over; return ``None`` if another worker has closed it."""
     try:
-        branch = ledger.expire(branch_id)
+        branch = ledger.present(branch_id)
     except UnknownBranchError:
         return None
     return branch if any(event.branch.id == branch_id for event in ledger.events) else None

@@ -293,15 +293,15 @@ class BranchService:
         stored = self._session(session_id)
         if branch_id is None and stored is not None:
             return await self._do(lambda ledger: ledger.innermost(stored))
-        found = None if branch_id is None else await self._ledgers.branch(self._owner, branch_id)
+        found = None if branch_id is None else self._owner.own(await self.store.branch(branch_id))
         if found is None or (found.is_open and found.deadline <= self._clock.now()):
-            return await self._do(lambda ledger: ledger.expire(find(ledger)))
+            return await self._do(lambda ledger: ledger.present(find(ledger)))
         return checked_branch(found, found.id, stored)
 
     async def branches(self, session_id: str) -> list[Branch]:
         """Return the branches of a session, without archived branches, the oldest first."""
         since = self._clock.now() - self.settings.archive_after_seconds
-        found = await self._ledgers.branches(self._owner, session_id)
+        found = await self.store.branches(self._owner.stored_name(session_id))
         return [each for each in found if each.completed_at is None or each.completed_at > since]
 
     def seconds_left(self, branch: Branch) -> float:
@@ -322,7 +322,7 @@ class BranchService:
             UnknownBranchError: if there is no such branch.
         """
         draft = await self._texts.draft(partial)
-        return await self._do(lambda ledger: ledger.expire(branch_id, draft), transcript)
+        return await self._do(lambda ledger: ledger.present(branch_id, draft), transcript)
 
     async def expire(self) -> int:
         """Close all overdue branches, and delete old branches; return how many were closed.

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -85,9 +86,7 @@ class BranchSelfTool(UsableTool):
     async def _recombined(
         self, here: ToolUse, wanted: BranchSelfInput, branches: Sequence[EndedBranch]
     ) -> Recombined:
-        async def ask(prompt: str) -> str:
-            return await here.timeline.aside(prompt, self._judge, here.side_usage)
-
+        ask = partial(here.timeline.aside, model=self._judge, total=here.side_usage)
         answers = [BranchAnswer(branch.name, branch.prompt, branch.answer) for branch in branches]
         return await recombine(wanted.recombine, answers, ask, judges=self._judges)
 

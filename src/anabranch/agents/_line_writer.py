@@ -90,17 +90,21 @@ class LineWriter:
         return writer
 
     async def refresh(self) -> None:
-        await self._follow(await surroundings_of(self._timeline.dependencies.store, self.line.last))
+        await self._follow(await self._read(self.line.last))
+
+    async def _read(self, node: Node) -> Surroundings:
+        around = await surroundings_of(self._timeline.dependencies.store, node)
+        self.line = BatchLine.read(around) or self.line
+        return around
 
     async def _follow(self, around: Surroundings) -> None:
         while True:
-            self.line = BatchLine.read(around) or self.line
             # Answers that start other lines come later than the node that continues this line.
             below = around.below[around.last.id]
             self.after = next((each for each in below if each.kind in (*ASIDE, "results")), None)
             if self.after is None or self.after.kind == "results":
                 return
-            around = await surroundings_of(self._timeline.dependencies.store, self.after)
+            around = await self._read(self.after)
 
     # -- additions of a batch -------------------------------------------------------------------
 

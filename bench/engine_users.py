@@ -88,8 +88,9 @@ class Alone:
 
     async def play(self, name: str) -> list[float]:  # noqa: D102
         agent, late = self._agent, list[float]()
-        await agent.store.create_thread(Thread(name, 0.0))
-        work = TurnWork(agent, name)
+        thread = Thread(name, 0.0)
+        await agent.store.create_thread(thread)
+        work = TurnWork(agent, thread)
         last = await work.run(name, Message(SAID), is_new=True)
         while last.kind == "question":
             sent = perf_counter_ns()

@@ -169,7 +169,7 @@ export interface ResourceLink {
   type: "resource_link";
 }
 
-/** Parameters of `tools/resumeSaga`; `completed_steps` has each completed step once. */
+/** Parameters of the request `tools/resumeSaga`, with all answered steps. */
 export interface ResumeToolSagaParams {
   sagaToken: string;
   completedSteps: Array<SagaStepResult>;
@@ -192,14 +192,14 @@ export type SagaReply = ToolCallSagaResult | CallToolResult;
 
 export type SagaStep = ElicitationStep | SamplingStep;
 
-/** The reason why the client could not complete a step; -1 means that a user refused. */
+/** A client's error in place of an answer to a saga's step; -1 means that the user refused. */
 export interface SagaStepError {
   code?: number;
   message: string;
   data?: unknown;
 }
 
-/** A step that the client has completed, with a `result` or an `error`. `result` is an `ElicitResult` or a `CreateMessageResult`, as the step requires. */
+/** A client's answer to a step of a saga: a `result` or an `error`. `result` is an `ElicitResult` or a `CreateMessageResult`, as the step requires. */
 export interface SagaStepResult {
   stepId: string;
   result?: ElicitResult | CreateMessageResult | CreateMessageResultWithTools;

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from anabranch import Limits
+from anabranch.agents import TurnLimits
 from anabranch.cli._chat_parts import ChatParts, WithoutModel
 from anabranch.engines import InProcessEngine
 from anabranch.memory import MemoryStore, QueuedBranch, ReasoningBank
@@ -58,7 +60,17 @@ async def test_a_process_that_leaves_runs_to_workers_does_not_learn(
     process = Process(store, clock)
     calls, trees = open_stores("memory:")
     parts = ChatParts(
-        [], WithoutModel(), calls, trees, InProcessEngine(clock), process.bank, True, Model()
+        tools=[],
+        model=WithoutModel(),
+        calls=calls,
+        trees=trees,
+        engine=InProcessEngine(clock),
+        bank=process.bank,
+        memory=True,
+        learner=Model(),
+        limits=TurnLimits(),
+        tool_limits=Limits(),
+        version=None,
     )
     async with parts.open(works=works):
         await store.waiting()  # after this the other process would have looked

@@ -16,7 +16,6 @@ from anabranch import BranchContext, Elicitation, run_tool, tool
 from anabranch.errors import ToolError
 from anabranch.mcp import as_fastmcp_tool, create_server, fastmcp_sagas
 from anabranch.mcp._saga_client import SagaClient
-from anabranch.mcp._sdk_tool import HostTool
 from anabranch.testing import MockClient
 from tests.mcp.fastmcp_server import called, serving
 from tests.mcp.harness import HANDSHAKE, MODERN, Answers, text_of
@@ -189,8 +188,3 @@ def test_a_form_that_contains_itself_is_refused() -> None:
 
     with pytest.raises(TypeError, match="refers to itself"):
         Elicitation("tree", Tree)
-
-
-def test_a_tool_of_a_host_cannot_be_made_without_its_conversion_of_values() -> None:
-    with pytest.raises(TypeError, match="_converted"):
-        HostTool()  # pyright: ignore[reportAbstractUsage]

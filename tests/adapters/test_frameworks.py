@@ -4,6 +4,7 @@ one.
 ``tests/interop/frameworks`` tests all of them, in separate environments.
 """
 
+from base64 import b64encode
 from importlib import import_module
 from typing import Any
 
@@ -11,12 +12,20 @@ import pydantic
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, DeferredToolRequests
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from anabranch import BranchContext, tool
 from anabranch.adapters.pydantic_ai import as_tool, questions, results
 from anabranch.errors import MissingExtraError, find_framework
+from anabranch.messages import ImageBlock
 from anabranch.rounds import Rounds
 
 
@@ -63,6 +72,38 @@ async def greet(ctx: BranchContext) -> str:
     await ctx.notify("asked the model")
     answer = await ctx.elicit(Guest, "Who?")
     return f"{sampled.text}, {answer.action}"
+
+
+@tool
+async def look(ctx: BranchContext) -> list[Any]:
+    """Return a photo."""
+    await ctx.elicit(Guest, "Whose?")
+    return ["Rome", ImageBlock(data=b64encode(PNG).decode(), mime_type="image/png")]
+
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def looking(history: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+    if len(history) > 1:
+        return ModelResponse([TextPart("I see.")])
+    return ModelResponse([ToolCallPart("look", {}, "call-1")])
+
+
+async def test_the_model_of_pydantic_ai_sees_an_image_that_a_tool_returns() -> None:
+    rounds = Rounds(keys=["a key of the tests, which is long enough"])
+    output: Any = [str, DeferredToolRequests]
+    agent: Any = Agent(FunctionModel(looking), tools=[as_tool(look, rounds)], output_type=output)
+    paused = await agent.run("Go.")
+    answers = {"call-1": {"look/elicit.1": {"action": "decline"}}}
+    given = results(paused.output, answers)
+    ended = await agent.run(message_history=paused.all_messages(), deferred_tool_results=given)
+    [read] = [part for each in ended.all_messages() for part in each.parts if is_return(part)]
+    assert read.content == ["Rome", BinaryContent(PNG, media_type="image/png")]
+
+
+def is_return(part: object) -> bool:
+    return isinstance(part, ToolReturnPart)
 
 
 def model(history: list[ModelMessage], info: AgentInfo) -> ModelResponse:

@@ -1,6 +1,7 @@
 """Calls that a framework pauses: the record that it stores, and the answers that continue them."""
 
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from anabranch.errors import (
     ToolError,
     UnreachableError,
 )
+from anabranch.messages import ImageBlock
 from anabranch.models import ModelError
 from anabranch.rounds import InvalidAnswerError, Returned, Rounds
 from anabranch.stores import CallStore
@@ -294,7 +296,17 @@ async def test_answers_that_are_too_long_are_asked_for_again(rounds: Rounds) -> 
     assert (await adapted.advance(again, named, ""))["text"] == "accept"
 
 
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def photo() -> ImageBlock:
+    return ImageBlock(data=b64encode(PNG).decode(), mime_type="image/png")
+
+
 def test_a_value_is_text() -> None:
     assert as_text("as it is") == "as it is"
     assert as_text({"stay": Stay(nights=2), "tags": {"a"}}) == '{"stay":{"nights":2},"tags":["a"]}'
     assert as_text("\udce9") == "\\udce9"
+    assert as_text(None) == "null"
+    assert as_text(photo()) == f"(an image: image/png, {len(PNG)} bytes)"
+    assert as_text(["Rome", photo()]) == f"Rome\n(an image: image/png, {len(PNG)} bytes)"

@@ -25,9 +25,11 @@ from anabranch.errors import (
     UnreachableError,
     masked,
 )
+from anabranch.messages import ResultBlock, TextBlock
 from anabranch.models import ModelError
 from anabranch.rounds import AnswerLike, Asked, InvalidAnswerError, Returned, Rounds
 from anabranch.tool import Tool, require_tool, wrong_kind
+from anabranch.tree import file_line, result_blocks
 
 logger: logging.Logger = logging.getLogger("anabranch.adapters")
 
@@ -123,9 +125,21 @@ def notice_json(notice: Notice) -> dict[str, Any]:
     return {name: getattr(notice, name) for name in ("message", "level", "progress", "total")}
 
 
+def as_blocks(value: object) -> tuple[ResultBlock, ...]:
+    """Return the blocks of a tool's value that has files; a value without files has none."""
+    blocks = result_blocks(value)
+    return () if all(isinstance(block, TextBlock) for block in blocks) else blocks
+
+
 def as_text(value: object) -> str:
-    """Return a tool's value for a model: a text unchanged, anything else as JSON."""
+    """Return a tool's value for a model: a text unchanged, a line for each file, else JSON."""
+    if blocks := as_blocks(value):
+        return "\n".join(map(block_text, blocks))
     return encodable(value) if isinstance(value, str) else to_json(encodable(value)).decode()
+
+
+def block_text(block: ResultBlock) -> str:
+    return block.text if isinstance(block, TextBlock) else file_line(block)
 
 
 StoredCall: TypeAlias = dict[str, Any]

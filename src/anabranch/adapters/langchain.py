@@ -22,7 +22,9 @@ from anabranch.adapters._paused_call import (
     Answers,
     Failed,
     PausedCall,
+    as_blocks,
     as_text,
+    block_text,
     notice_json,
     require_both,
     without_state,
@@ -30,7 +32,10 @@ from anabranch.adapters._paused_call import (
 from anabranch.errors import ToolError, find_framework
 from anabranch.messages import (
     Block,
+    DocumentBlock,
+    ImageBlock,
     Message,
+    ResultBlock,
     SampleReply,
     SampleRequest,
     TextBlock,
@@ -147,7 +152,7 @@ def as_tool(
 
     own = ChatModelSampler(model) if model is not None else None
 
-    async def run(anabranch_runtime: Any, **arguments: Any) -> str:  # noqa: ANN401 - ToolRuntime
+    async def run(anabranch_runtime: Any, **arguments: Any) -> Any:  # noqa: ANN401 - ToolRuntime
         runtime = anabranch_runtime
 
         async def write(notice: Notice) -> None:
@@ -158,7 +163,7 @@ def as_tool(
             ended = await call.next(paused, answers, sampler=sampler, on_notice=write)
             if isinstance(ended, Failed):
                 return {"error": ended.text}
-            return {"value": as_text(ended.value)} if isinstance(ended, Returned) else ended
+            return {"value": _content(ended.value)} if isinstance(ended, Returned) else ended
 
         thread = runtime.config["configurable"].get("thread_id", "")
         caller = principal(runtime) if principal else ""
@@ -171,7 +176,7 @@ def as_tool(
             ended = await recorded(ended, answers)
         if "error" in ended:
             raise core.ToolException(ended["error"])
-        return str(ended["value"])
+        return ended["value"]
 
     # The annotation tells LangChain that the model does not give this parameter.
     run.__annotations__["anabranch_runtime"] = prebuilt.ToolRuntime
@@ -182,6 +187,18 @@ def as_tool(
         coroutine=run,
         handle_tool_error=True,
     )
+
+
+def _content(value: object) -> str | list[dict[str, str]]:
+    """Return a tool's value as LangChain's content of a result, where a sound is a line of text."""
+    return [_block(each) for each in as_blocks(value)] or as_text(value)
+
+
+def _block(block: ResultBlock) -> dict[str, str]:
+    if not isinstance(block, ImageBlock | DocumentBlock):
+        return {"type": "text", "text": block_text(block)}
+    kind = "image" if isinstance(block, ImageBlock) else "file"
+    return {"type": kind, "base64": block.data, "mime_type": block.mime_type}
 
 
 def questions(interrupts: Iterable[Any]) -> dict[str, dict[str, Any]]:

@@ -14,14 +14,24 @@ named ``anabranch_notice``.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from anabranch._engine import Notice
-from anabranch.adapters._paused_call import Answers, Failed, PausedCall, notice_json, require_both
+from anabranch.adapters._paused_call import (
+    Answers,
+    Failed,
+    PausedCall,
+    as_blocks,
+    block_text,
+    notice_json,
+    require_both,
+)
 from anabranch.errors import find_framework
+from anabranch.messages import FileBlock, ResultBlock, TextBlock
 from anabranch.models import as_sampler
 from anabranch.rounds import Asked, Returned, Rounds
 from anabranch.tool import Tool
@@ -61,11 +71,17 @@ def as_tool(
         if isinstance(ended, Failed):
             raise ai.ToolFailed(ended.text)
         if isinstance(ended, Returned):
-            return ended.value
+            return [_content(ai, each) for each in as_blocks(ended.value)] or ended.value
         raise ai.ApprovalRequired(metadata=ended)
 
     schema = tool.input_schema
     return ai.Tool.from_schema(run, tool.name, tool.description, schema, takes_ctx=True)
+
+
+def _content(ai: Any, block: ResultBlock) -> Any:  # noqa: ANN401 - the framework's
+    if isinstance(block, TextBlock | FileBlock):
+        return block_text(block)
+    return ai.BinaryContent(base64.b64decode(block.data), media_type=block.mime_type)
 
 
 def questions(requests: Any) -> dict[str, Asked]:  # noqa: ANN401 - DeferredToolRequests

@@ -283,7 +283,7 @@ async def test_a_call_past_its_deadline_ends(store: CallStore | None) -> None:
     with pytest.raises(InvalidTokenError):
         await adapted.advance(call, accept(2), "bob", "1")
     ended = await adapted.advance(call, accept(2), "ann", "1")
-    assert ended["text"] == "Invalid or expired token. Call the tool again."
+    assert ended["text"] == "The call of 'book' has expired. Call the tool again."
 
 
 async def test_answers_that_are_too_long_are_asked_for_again(rounds: Rounds) -> None:

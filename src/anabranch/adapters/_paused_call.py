@@ -103,7 +103,8 @@ class PausedCall:
             case StoreError() | UnreachableError() | OtherVersionError() | InvalidAnswerError():
                 return None
             case InvalidTokenError():
-                return str(error) if has_expired(error) else None
+                ended = f"The call of {self.tool.name!r} has expired. Call the tool again."
+                return ended if has_expired(error) else None
             case AnabranchError() if not isinstance(error, ModelError):
                 return str(error)
             case _ if is_first:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from anabranch.folding import Branch, BranchRows, Session
-from anabranch.stores._database import Database
+from anabranch.stores._database import InDatabase
 from anabranch.stores._sql import (
     Opaque,
     Row,
@@ -134,33 +134,25 @@ _SESSION_FIELDS = tuple(field.name for field in fields(Session))
 _UNLIMITED = 2**31 - 1
 
 
-class Branches:
-    """Branches in a database; ``closes`` says whether closing the branches closes the database."""
-
-    def __init__(self, database: Database, *, closes: bool = True) -> None:
-        self._database = database
-        self._closes = closes
-
+class Branches(InDatabase):
     async def transaction(self, work: Callable[[BranchRows], T]) -> T:
         def write(connection: sa.Connection) -> T:
-            rows = _Rows(connection, is_postgresql=self._database.is_postgresql)
+            rows = _Rows(connection, is_postgresql=self.database.is_postgresql)
             value = work(rows)
             rows.flush()
             return value
 
-        return await self._database.write(write)
+        return await self.database.write(write)
 
     async def branch(self, branch_id: str) -> Branch | None:
-        found = await self._read(FIND_BRANCH, branch_id)
+        found = await self._rows(FIND_BRANCH, this=to_bytes(branch_id))
         return to_branch(found[0]) if found else None
 
     async def branches(self, session_id: str) -> list[Branch]:
-        return [to_branch(row) for row in await self._read(BRANCHES, session_id)]
+        return [to_branch(row) for row in await self._rows(BRANCHES, this=to_bytes(session_id))]
 
     async def overdue(self, now: float, limit: int) -> list[str]:
-        values = {"now": now, "most": limit}
-        rows = await self._database.read(lambda connection: OVERDUE.rows(connection, values))
-        return [to_text(row[0]) for row in rows]
+        return [to_text(row[0]) for row in await self._rows(OVERDUE, now=now, most=limit)]
 
     async def prune(self, before: float, limit: int) -> int:
         def work(connection: sa.Connection) -> int:
@@ -169,15 +161,7 @@ class Branches:
             PRUNE_SESSIONS.count(connection, {"before": before})
             return pruned
 
-        return await self._database.write(work)
-
-    async def close(self) -> None:
-        if self._closes:
-            await self._database.close()
-
-    async def _read(self, statement: Statement, name: str) -> Sequence[Row]:
-        values = {"this": to_bytes(name)}
-        return await self._database.read(lambda connection: statement.rows(connection, values))
+        return await self.database.write(work)
 
 
 class _Rows:

@@ -13,7 +13,7 @@ Three rules keep the writers of one call from disturbing each other:
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -50,22 +50,19 @@ from anabranch.stores._call_rows import (
     to_take,
     undone_steps,
 )
-from anabranch.stores._database import Database
-from anabranch.stores._sql import Row, Statement, to_bytes, to_text
+from anabranch.stores._database import Database, InDatabase
+from anabranch.stores._sql import to_bytes, to_text
 
 
-class Calls:
-    """Calls in a database; ``closes`` says whether closing the calls closes the database."""
-
+class Calls(InDatabase):
     def __init__(self, database: Database, *, closes: bool = True) -> None:
-        self._database = database
-        self._closes = closes
+        super().__init__(database, closes=closes)
         self.is_lasting: bool = database.is_shared
         self._add = self._add_postgres if database.is_postgresql else self._add_sqlite
 
     @property
     def processes(self) -> Processes:
-        return self._database.processes
+        return self.database.processes
 
     # -- calls -------------------------------------------------------------------------------
 
@@ -82,10 +79,10 @@ class Calls:
                 sql.INSERT_ROUND.count(connection, before)
             return call
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def find(self, call_id: str) -> CallRecord | None:
-        found = await self._read(sql.FIND, {"this": to_bytes(call_id)})
+        found = await self._rows(sql.FIND, this=to_bytes(call_id))
         return to_call(found[0]) if found else None
 
     async def calls(
@@ -104,31 +101,30 @@ class Calls:
             values |= {"begins": to_bytes(begins), "beyond": to_bytes(begins) + b"\xff"}
         if after is not None:
             values |= {"this": to_bytes(after.call_id), "begun": after.started}
-        return list(map(to_call, await self._read(sql.listing(values, states), values)))
+        listing = sql.listing(values, states)
+        return list(map(to_call, await self._rows(listing, **values)))
 
     async def expired(self, now: float, limit: int) -> list[CallRecord]:
-        return list(map(to_call, await self._read(sql.EXPIRED, {"now": now, "most": limit})))
+        return list(map(to_call, await self._rows(sql.EXPIRED, now=now, most=limit)))
 
     async def open_calls(self) -> tuple[int, float | None, float | None]:
-        [(number, first, asked)] = await self._read(sql.OPEN_CALLS, {})
+        [(number, first, asked)] = await self._rows(sql.OPEN_CALLS)
         return number, first, asked
 
     async def prune(self, before: float, limit: int) -> int:
-        return await self._write_single(sql.PRUNE, {"before": before, "most": limit})
+        return await self._count(sql.PRUNE, before=before, most=limit)
 
     # -- leases and states -------------------------------------------------------------------
 
     async def renew(self, call_id: str, owner: str, until: float) -> bool:
         values = _by_owner(call_id, owner, until=until)
-        return await self._database.write(
+        return await self.database.write(
             lambda connection: sql.RENEW.count(connection, values) > 0, lasting=False
         )
 
     async def release(self, call_id: str, owner: str) -> None:
         values, leave = _by_owner(call_id, owner, new_deadline=None), sql.MOVE[CallEvent.LEAVE]
-        await self._database.write(
-            lambda connection: leave.count(connection, values), lasting=False
-        )
+        await self.database.write(lambda connection: leave.count(connection, values), lasting=False)
 
     def _leased(self, owner: str, until: float) -> dict[str, Any]:
         name = self.processes.name
@@ -156,27 +152,28 @@ class Calls:
                 return None
             return to_call(sql.FIND.rows(connection, {"this": this})[0])
 
-        return await self._database.write(work, lasting=False)
+        return await self.database.write(work, lasting=False)
 
     async def move(
         self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
     ) -> bool:
         values = _by_owner(call_id, owner, new_deadline=deadline)
         if event == CallEvent.LEAVE:
-            return await self._database.write(lambda connection: self._leave(connection, values))
-        return await self._write_single(sql.MOVE[event], values) > 0
+            return await self.database.write(lambda connection: self._leave(connection, values))
+        return await self._count(sql.MOVE[event], **values) > 0
 
     async def fail(self, call_id: str, error: str, owner: str) -> bool:
         values = _by_owner(call_id, owner, error=to_bytes(error))
-        return await self._write_single(sql.FAIL, values) > 0
+        return await self._count(sql.FAIL, **values) > 0
 
     async def adopt(self, call_id: str, version: str, owner: str) -> bool:
         values = _by_owner(call_id, owner, new_version=to_bytes(version))
-        return await self._write_single(sql.ADOPT, values) > 0
+        return await self._count(sql.ADOPT, **values) > 0
 
     async def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:
-        values = {"this": to_bytes(call_id), "in_state": str(state), "new_deadline": deadline}
-        return await self._write_single(sql.HASTEN, values) > 0
+        this = to_bytes(call_id)
+        found = self._count(sql.HASTEN, this=this, in_state=str(state), new_deadline=deadline)
+        return await found > 0
 
     # -- rounds ------------------------------------------------------------------------------
 
@@ -205,7 +202,7 @@ class Calls:
 
         def work(connection: sa.Connection) -> OpenedRound | None:
             while not (new is not None and sql.INSERT_CALL.count(connection, row)):
-                if self._database.is_postgresql:  # SQLite has one writer, so it needs no lock
+                if self.database.is_postgresql:  # SQLite has one writer, so it needs no lock
                     sql.LOCK.rows(connection, {"this": this})
                 for row_there in sql.CALL_AND_ROUND.rows(connection, which):
                     inbox = inbox_of(connection, this)
@@ -222,7 +219,7 @@ class Calls:
             return OpenedRound(new, None, {}, given, given=digest_of(given), is_leased=True)
 
         # A lease may be lost, since its work is written later; a new call and answers may not.
-        return await self._database.write(work, lasting=new is not None or bool(given))
+        return await self.database.write(work, lasting=new is not None or bool(given))
 
     async def end_round(
         self, call_id: str, record: RoundRecord, event: CallEvent, *, owner: str, deadline: float
@@ -240,14 +237,14 @@ class Calls:
                 raise StoreError(f"Another worker has the lease on call {call_id!r}. Try again.")
             return record
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def round(self, call_id: str, number: int) -> RoundRecord | None:
-        found = await self._read(sql.ROUND_NUMBER, {"this": to_bytes(call_id), "which": number})
+        found = await self._rows(sql.ROUND_NUMBER, this=to_bytes(call_id), which=number)
         return to_round(found[0]) if found else None
 
     async def last_round(self, call_id: str) -> RoundRecord | None:
-        found = await self._read(sql.LAST_ROUND, {"this": to_bytes(call_id)})
+        found = await self._rows(sql.LAST_ROUND, this=to_bytes(call_id))
         return to_round(found[0]) if found else None
 
     # -- answers -----------------------------------------------------------------------------
@@ -264,7 +261,7 @@ class Calls:
         this, rows = to_bytes(call_id), answer_rows(call_id, answers, by, None)
 
         def work(connection: sa.Connection) -> dict[str, str] | None:
-            if self._database.is_postgresql:  # SQLite has one writer, so it needs no lock
+            if self.database.is_postgresql:  # SQLite has one writer, so it needs no lock
                 sql.LOCK.rows(connection, {"this": this})
             found = sql.FIND.rows(connection, {"this": this})
             if not found:
@@ -279,10 +276,10 @@ class Calls:
             inbox = inbox_of(connection, this)
             return {step: inbox[step].text for step in answers}
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def answers(self, call_id: str) -> dict[str, AnswerRecord]:
-        found = await self._read(sql.ANSWERS, {"this": to_bytes(call_id)})
+        found = await self._rows(sql.ANSWERS, this=to_bytes(call_id))
         return dict(map(to_answer, found))
 
     # -- entries -----------------------------------------------------------------------------
@@ -299,7 +296,7 @@ class Calls:
                 for step_id, text in wanted.items()
             }
 
-        return await self._database.write_single(work)
+        return await self.database.write_single(work)
 
     def _text(self, connection: sa.Connection, call_id: str, step_id: str) -> str:
         values = {"this": to_bytes(call_id), "step": to_bytes(step_id)}
@@ -350,8 +347,8 @@ class Calls:
         return {to_text(step_id) for (step_id,) in sql.INSERT_ENTRIES.rows(connection, values)}
 
     async def entries(self, call_id: str, number: int) -> dict[str, str]:
-        values = {"this": to_bytes(call_id), "which": number}
-        return to_entries(await self._read(sql.ENTRIES, values))
+        found = await self._rows(sql.ENTRIES, this=to_bytes(call_id), which=number)
+        return to_entries(found)
 
     async def undone(self, call_id: str, step_id: str) -> None:
         row = {"call_id": to_bytes(call_id), "step_id": to_bytes(step_id)}
@@ -360,25 +357,11 @@ class Calls:
             with _known(call_id):
                 sql.INSERT_UNDONE.count(connection, row)
 
-        await self._database.write_single(work)
+        await self.database.write_single(work)
 
     async def undone_steps(self, call_id: str) -> frozenset[str]:
         this = to_bytes(call_id)
-        return await self._database.read(lambda connection: undone_steps(connection, this))
-
-    # -- the rest ----------------------------------------------------------------------------
-
-    async def close(self) -> None:
-        if self._closes:
-            await self._database.close()
-
-    async def _read(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
-        return await self._database.read(lambda connection: statement.rows(connection, values))
-
-    async def _write_single(self, statement: Statement, values: Mapping[str, Any]) -> int:
-        return await self._database.write_single(
-            lambda connection: statement.count(connection, values)
-        )
+        return await self.database.read(lambda connection: undone_steps(connection, this))
 
 
 def _by_owner(call_id: str, owner: str, **changes: object) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -33,7 +33,7 @@ from anabranch.stores._engines import (
     translated,
 )
 from anabranch.stores._processes import ClosableProcesses, open_processes
-from anabranch.stores._sql import metadata
+from anabranch.stores._sql import Row, Statement, metadata
 from anabranch.stores._threads import (
     Batches,
     ConnectionHealth,
@@ -207,6 +207,28 @@ class Database:
             with self._engine.begin() as connection:
                 make_tables(connection, self._target.label)
             self._prepared = True
+
+
+class InDatabase:
+    """A store in a database; ``closes`` says whether closing the store closes the database."""
+
+    def __init__(self, database: Database, *, closes: bool = True) -> None:
+        self.database: Database = database
+        self._closes = closes
+
+    async def close(self) -> None:
+        if self._closes:
+            await self.database.close()
+
+    async def _rows(self, statement: Statement, **values: Any) -> Sequence[Row]:  # noqa: ANN401
+        """Return the rows that a statement reads."""
+        return await self.database.read(lambda connection: statement.rows(connection, values))
+
+    async def _count(self, statement: Statement, **values: Any) -> int:  # noqa: ANN401
+        """Run the only statement of a transaction; return the number of changed rows."""
+        return await self.database.write_single(
+            lambda connection: statement.count(connection, values)
+        )
 
 
 STAMP = "7f0d7de0c81f3f40"

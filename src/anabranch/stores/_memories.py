@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from anabranch.memory import Filter, Learned, Memory, QueuedBranch
-from anabranch.stores._database import Database
+from anabranch.stores._database import Database, InDatabase
 from anabranch.stores._memory_search import Vectors, search
 from anabranch.stores._memory_tables import (
     DUE,
@@ -27,12 +27,9 @@ from anabranch.stores._sql import insert_of
 _REMEMBERED = 30 * 24 * 3600.0
 
 
-class Memories:
-    """Memories in a database; ``closes`` says whether closing the memories closes the database."""
-
+class Memories(InDatabase):
     def __init__(self, database: Database, *, closes: bool = True) -> None:
-        self._database = database
-        self._closes = closes
+        super().__init__(database, closes=closes)
         insert = insert_of(database.dialect)
         self._add: sa.Insert = (
             insert(MEMORY).inline().on_conflict_do_nothing(index_elements=["place", "digest"])
@@ -46,7 +43,7 @@ class Memories:
         self._vectors = Vectors(database)
 
     async def add(self, memories: Sequence[Memory]) -> list[Memory]:
-        return await self._database.write(lambda connection: self._added(connection, memories))
+        return await self.database.write(lambda connection: self._added(connection, memories))
 
     def _added(self, connection: sa.Connection, memories: Sequence[Memory]) -> list[Memory]:
         stored: list[Memory] = []
@@ -65,19 +62,19 @@ class Memories:
         return await self._read(latest)
 
     async def search(self, words: Sequence[str], which: Filter) -> list[Memory]:
-        is_postgresql = self._database.is_postgresql
-        return await self._database.read_at_once(
+        is_postgresql = self.database.is_postgresql
+        return await self.database.read_at_once(
             lambda connection: search(connection, words, which, is_postgresql=is_postgresql)
         )
 
     async def rate(self, memory_id: str, *, helpful: bool, voter: str) -> Memory | None:
-        return await self._database.write(
+        return await self.database.write(
             lambda connection: _rated(connection, memory_id, helpful=helpful, voter=voter)
         )
 
     async def forget(self, memory_id: str) -> bool:
         deleting = sa.delete(MEMORY).where(MEMORY.c.id == memory_id)
-        return await self._database.write_single(
+        return await self.database.write_single(
             lambda connection: connection.execute(deleting).rowcount > 0
         )
 
@@ -108,7 +105,7 @@ class Memories:
             connection.execute(old)
             return connection.execute(self._queue, row).rowcount == 1
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def lease(self, owner: str, now: float, until: float) -> QueuedBranch | None:
         leasing = (
@@ -124,7 +121,7 @@ class Memories:
                 return None
             return QueuedBranch.model_validate_json(row[0]).model_copy(update={"attempts": row[1]})
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def finish(self, branch_id: str, owner: str, learned: Learned) -> bool:
         ending = _leased(branch_id, owner).values(branch="", owner=None, problem=None)
@@ -147,27 +144,23 @@ class Memories:
             self._added(connection, learned.added)
             return True
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def retry(self, branch_id: str, owner: str, at: float | None, problem: str) -> bool:
         values: dict[str, Any] = {"due_at": at} if at is not None else {"branch": ""}
         ending = _leased(branch_id, owner).values(owner=None, problem=problem, **values)
-        return await self._database.write_single(
+        return await self.database.write_single(
             lambda connection: connection.execute(ending).rowcount > 0
         )
 
     async def waiting(self) -> int:
         counting = sa.select(sa.func.count()).where(QUEUE.c.branch != "")
-        return await self._database.read(lambda connection: connection.scalar(counting) or 0)
+        return await self.database.read(lambda connection: connection.scalar(counting) or 0)
 
     async def _read(self, finding: sa.Select[Any]) -> list[Memory]:
-        return await self._database.read(
+        return await self.database.read(
             lambda connection: list(map(to_memory, connection.execute(finding)))
         )
-
-    async def close(self) -> None:
-        if self._closes:
-            await self._database.close()
 
 
 def _leased(branch_id: str, owner: str) -> sa.Update:

@@ -24,9 +24,9 @@ from anabranch._durable import (
 )
 from anabranch.errors import StoreError
 from anabranch.stores import _event_tables as sql
-from anabranch.stores._database import Database
+from anabranch.stores._database import Database, InDatabase
 from anabranch.stores._event_tails import UNKNOWN, Page, Tails, watch_of
-from anabranch.stores._sql import Row, Statement, optional_bytes, to_bytes, to_text
+from anabranch.stores._sql import Row, optional_bytes, to_bytes, to_text
 from anabranch.stores._threads import Work
 from anabranch.stores._trees import Trees
 from anabranch.tree import Node, Ref, Result
@@ -40,12 +40,11 @@ PAGE_EVENTS, PAGE_BYTES = 500, 64 * 1024
 """Maximum events and bytes in one read; a single larger event is allowed."""
 
 
-class Events:
+class Events(InDatabase):
     """Run events in a database: at least the last ``held`` of each run."""
 
     def __init__(self, database: Database, held: int = HELD, *, closes: bool = True) -> None:
-        self.database: Database = database
-        self._closes = closes
+        super().__init__(database, closes=closes)
         self._held = held
         self.per_share: int | None = None
         self._tails = Tails(self._read, watch_of(database))
@@ -306,8 +305,7 @@ class Events:
         return await self.database.write(work, lasting=False)
 
     async def close(self) -> None:
-        if self._closes:
-            await self.database.close()
+        await super().close()
         self._tails.wake_all()
 
     async def _change(self, work: Work[T]) -> T:
@@ -334,9 +332,6 @@ class Events:
             return []
 
         return await self.database.write(limited, lasting=False)
-
-    async def _rows(self, statement: Statement, **values: Any) -> Sequence[Row]:  # noqa: ANN401
-        return await self.database.read(lambda connection: statement.rows(connection, values))
 
 
 def _columns(turn: TurnRecord | None, prefix: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from sqlalchemy import exc
 
 from anabranch.errors import StoreError
 from anabranch.stores import _tree_tables as sql
-from anabranch.stores._database import Database
+from anabranch.stores._database import InDatabase
 from anabranch.stores._sql import Statement, optional_bytes, to_bytes, to_text
 from anabranch.stores._threads import Work
 from anabranch.stores._tree_rows import (
@@ -51,30 +51,23 @@ class _NoPlaceError(Exception):
     """The database has not added a node; the store finds the reason after the rollback."""
 
 
-class Trees:
-    def __init__(self, database: Database) -> None:
-        self.database: Database = database
-
+class Trees(InDatabase):
     async def create_thread(self, thread: Thread) -> None:
-        if not await self._count(sql.ADD_THREAD, thread_row(thread)):
+        if not await self._count(sql.ADD_THREAD, **thread_row(thread)):
             raise StoreError(f"The store has a thread {thread.id!r} already.")
 
     async def thread(self, thread_id: str) -> Thread | None:
         return await self.database.read(lambda connection: _find_thread(connection, thread_id))
 
     async def threads(self, limit: int) -> list[Thread]:
-        return await self._threads(sql.LATEST_THREADS, {"most": limit})
+        return list(map(to_thread, await self._rows(sql.LATEST_THREADS, most=limit)))
 
     async def threads_of(self, owner: str | None, limit: int) -> list[Thread]:
         if owner is None:
-            return await self._threads(sql.LATEST_WITHOUT_OWNER, {"most": limit})
-        values = {"most": limit, "whose": to_bytes(owner)}
-        return await self._threads(sql.LATEST_WITH_OWNER, values)
-
-    async def _threads(self, statement: Statement, values: Mapping[str, Any]) -> list[Thread]:
-        return await self.database.read(
-            lambda connection: list(map(to_thread, statement.rows(connection, values)))
-        )
+            rows = await self._rows(sql.LATEST_WITHOUT_OWNER, most=limit)
+        else:
+            rows = await self._rows(sql.LATEST_WITH_OWNER, most=limit, whose=to_bytes(owner))
+        return list(map(to_thread, rows))
 
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
@@ -122,17 +115,16 @@ class Trees:
     async def end_turn(self, node_id: str, end: TurnEnd | None) -> None:
         error = None if end is None else optional_bytes(end.error)
         changes = {"new_has_turn_end": end is not None, "new_turn_error": error}
-        if not await self._count(sql.END_TURN, {"this": to_bytes(node_id), **changes}):
+        if not await self._count(sql.END_TURN, this=to_bytes(node_id), **changes):
             raise RefusedError(f"The store has no node {node_id!r}.")
 
     async def set_ref(self, thread_id: str, ref: Ref) -> None:
-        values = {"this": to_bytes(thread_id), **ref_row(ref)}
-        if not await self._count(sql.SET_REF_OF_THREAD, values):
+        if not await self._count(sql.SET_REF_OF_THREAD, this=to_bytes(thread_id), **ref_row(ref)):
             raise StoreError(f"The store has no node {ref.node_id!r} in a thread {thread_id!r}.")
 
     async def delete_ref(self, thread_id: str, name: str) -> bool:
-        values = {"this": to_bytes(thread_id), "old_name": to_bytes(name)}
-        return await self._count(sql.DELETE_REF, values) > 0
+        this, old_name = to_bytes(thread_id), to_bytes(name)
+        return await self._count(sql.DELETE_REF, this=this, old_name=old_name) > 0
 
     async def refs(self, thread_id: str) -> dict[str, str]:
         return await self.database.read(lambda connection: _find_refs(connection, thread_id))
@@ -141,31 +133,24 @@ class Trees:
         return await self.database.read(lambda connection: _find_node(connection, node_id))
 
     async def path(self, node_id: str) -> Path:
-        values = {"this": to_bytes(node_id)}
-        rows = await self.database.read(lambda connection: sql.PATH.rows(connection, values))
+        rows = await self._rows(sql.PATH, this=to_bytes(node_id))
         if not rows:
             raise StoreError(f"The store has no node {node_id!r}.")
         return to_path(rows)
 
     async def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
         find = sql.AROUND_REF if node_id is None else sql.AROUND
-        values = {"this": to_bytes(thread_id), "at": to_bytes(HEAD if node_id is None else node_id)}
-        rows = await self.database.read(lambda connection: find.rows(connection, values))
+        at = to_bytes(HEAD if node_id is None else node_id)
+        rows = await self._rows(find, this=to_bytes(thread_id), at=at)
         return to_surroundings(rows) if rows else None
 
     async def children(self, node_id: str) -> list[Node]:
-        def work(connection: sa.Connection) -> list[Node]:
-            rows = sql.CHILDREN.rows(connection, {"this": to_bytes(node_id)})
-            return to_nodes(rows, to_text(rows[0][10]), {rows[0][1]: node_id}) if rows else []
-
-        return await self.database.read(work)
+        rows = await self._rows(sql.CHILDREN, this=to_bytes(node_id))
+        return to_nodes(rows, to_text(rows[0][10]), {rows[0][1]: node_id}) if rows else []
 
     async def beginnings(self, thread_id: str) -> list[Node]:
-        def work(connection: sa.Connection) -> list[Node]:
-            rows = sql.BEGINNINGS.rows(connection, {"this": to_bytes(thread_id)})
-            return to_nodes(rows, thread_id)
-
-        return await self.database.read(work)
+        rows = await self._rows(sql.BEGINNINGS, this=to_bytes(thread_id))
+        return to_nodes(rows, thread_id)
 
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
         def work(connection: sa.Connection) -> list[Node] | None:
@@ -218,18 +203,10 @@ class Trees:
         return await self.database.read(work)
 
     async def delete_thread(self, thread_id: str) -> bool:
-        return await self._count(sql.DELETE_THREAD, {"this": to_bytes(thread_id)}) > 0
+        return await self._count(sql.DELETE_THREAD, this=to_bytes(thread_id)) > 0
 
     async def delete_subtree(self, node_id: str) -> int:
         return await self.database.write(lambda connection: _delete_subtree(connection, node_id))
-
-    async def _count(self, statement: Statement, values: Mapping[str, Any]) -> int:
-        return await self.database.write_single(
-            lambda connection: statement.count(connection, values)
-        )
-
-    async def close(self) -> None:
-        await self.database.close()
 
 
 def _find_thread(connection: sa.Connection, thread_id: str) -> Thread | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from functools import cache
 
 import sqlalchemy as sa
 
@@ -273,7 +274,9 @@ PRUNE = Statement(
 )
 
 
-def listing(given: Collection[str], states: Collection[CallState] | None) -> Statement:
+@cache
+def listing(given: frozenset[str], states: frozenset[CallState] | None) -> Statement:
+    """Return the statement that lists calls by the parameters ``given``."""
     started, call_id = CALL.c.started, CALL.c.call_id
     conditions = {
         "tool": CALL.c.tool == sa.bindparam("tool"),

@@ -101,7 +101,7 @@ class Calls(InDatabase):
             values |= {"begins": to_bytes(begins), "beyond": to_bytes(begins) + b"\xff"}
         if after is not None:
             values |= {"this": to_bytes(after.call_id), "begun": after.started}
-        listing = sql.listing(values, states)
+        listing = sql.listing(frozenset(values), None if states is None else frozenset(states))
         return list(map(to_call, await self._rows(listing, **values)))
 
     async def expired(self, now: float, limit: int) -> list[CallRecord]:

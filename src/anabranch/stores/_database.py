@@ -123,10 +123,10 @@ class Database:
     async def version(self) -> int:
         """Return a number that changes when another process writes to the SQLite file."""
         # SQLite's writer asks, because its own transactions do not change the number.
-        found = await self.write(
-            lambda connection: connection.scalar(sa.text("PRAGMA data_version")), lasting=False
+        [(version,)] = await self.write(
+            lambda connection: _VERSION.rows(connection, {}), lasting=False
         )
-        return int(found or 0)
+        return int(version)
 
     @asynccontextmanager
     async def listening(
@@ -230,6 +230,8 @@ class InDatabase:
             lambda connection: statement.count(connection, values)
         )
 
+
+_VERSION = Statement(sa.text("PRAGMA data_version"))
 
 STAMP = "7f0d7de0c81f3f40"
 """The digest of the definition, a constant: a process opens a store without loading all tables.

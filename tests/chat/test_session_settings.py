@@ -109,8 +109,9 @@ async def test_verbose_and_quiet_are_settings() -> None:
 
 async def test_config_shows_and_sets() -> None:
     chat = session()
-    assert "width                   = 60  (characters of a message in /tree)" in await shown(
-        chat, "/config"
+    assert (
+        "width                   = 60  (maximum characters of a message in /tree)"
+        in await shown(chat, "/config")
     )
     assert await shown(chat, "/config set width 80") == "width = 80"
     await feed(chat, "/config set max_tokens 1000", "/config set verbose false")

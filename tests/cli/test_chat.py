@@ -24,7 +24,7 @@ def test_a_script_leads_a_conversation_and_stdout_carries_it_alone(desk: Desk) -
         "b2 · assistant · 2 of 3 (/left, /right)",
         "Sunset.",
         "All right.",
-        "This place is now 'west'; /label west returns to it.",
+        "This node now has the label 'west'; /label west returns here.",
     ]
     shown = done.stderr.splitlines()
     assert shown[0] == "A new thread, t. /help lists the commands."

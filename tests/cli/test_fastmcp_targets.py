@@ -184,7 +184,7 @@ def test_variables_are_for_a_command_that_starts_a_server(
         pytest.param(["call", "command:'x", "t"], 2, "cannot be read as a command", id="quote"),
         pytest.param(["call", "command:no-such-x", "t"], 1, "Cannot reach command:no", id="none"),
         pytest.param(
-            ["call", "command:x", "t", "--timeout", "1"], 2, "that anabranch serves", id="limits"
+            ["call", "command:x", "t", "--timeout", "1"], 2, "sets its limits itself", id="limits"
         ),
         pytest.param(["list", "command:x", "--token", "t" * 16], 2, "at a URL", id="token"),
         pytest.param(["serve", "command:x"], 2, "is already a server", id="serve"),

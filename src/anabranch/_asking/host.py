@@ -119,7 +119,8 @@ class Runnable(Protocol[T_co]):
     """The interface that ``call_tool`` needs of a tool; every ``Tool`` implements it.
 
     ``returned_by`` is the function whose return annotation determines how the value is recorded.
-    ``drawn`` has the codecs of parameters with a default factory, whose defaults are recorded.
+    ``drawn`` has the JSON converters of parameters whose default is computed at each call. The
+    library records these defaults.
     """
 
     name: str

@@ -60,7 +60,7 @@ def server_of(
     if target.startswith(COMMAND):
         if limits != UNLIMITED:
             raise UsageError(
-                "Limits are for a TARGET that anabranch serves. Leave them out for command:…."
+                "A command:… server sets its limits itself. Omit the options for limits."
             )
         with failing_as(UsageError, ValueError):
             return command_of(target, reach.variables)

@@ -133,7 +133,7 @@ class Lifetime:
         except asyncio.CancelledError:  # uvicorn cancels requests when it stops
             if not begun:
                 headers = {"Retry-After": "1", "Connection": "close"}
-                text = "The server stops. Send the request again.\n"
+                text = "The server is stopping. Send the request again.\n"
                 await PlainTextResponse(text, 503, headers)(scope, receive, send)
             elif not complete:
                 await send({"type": "http.response.body"})

@@ -258,5 +258,5 @@ def _types(schema: Mapping[str, Any]) -> Sequence[str]:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise UnusableSchemaError(f"it has {str(value)[:40]!r} in the place of a schema")
+        raise UnusableSchemaError(f"it has {str(value)[:40]!r} instead of a schema")
     return cast("Mapping[str, Any]", value)

@@ -56,7 +56,8 @@ class Tool(ABC, Generic[T]):
         extra: ``ignore`` or ``forbid``: the treatment of arguments without a parameter.
         returns: the return annotation; ``inspect.Signature.empty`` if there is no annotation.
         returned_by: the function with the return annotation.
-        drawn: codecs of parameters with a default factory, whose defaults are recorded.
+        drawn: the JSON converters of parameters whose default is computed at each call, and
+            recorded.
     """
 
     name: str

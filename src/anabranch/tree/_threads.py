@@ -120,7 +120,7 @@ class Result:
         node_id: the node that called the tool, or the answer after which the tool ran again.
         tool_use_id: the id of the tool use block in the calling node.
         content: the result on every path below ``node_id``.
-        is_error: whether the tool failed; refers to ``pending`` if that is not ``None``.
+        is_error: whether the tool failed, as ``pending`` says if it is set, and else ``content``.
         pending: the content that replaces ``content`` when the next message is added below
             ``node_id``, directly or after questions and answers.
     """

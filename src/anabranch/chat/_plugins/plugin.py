@@ -125,8 +125,8 @@ class Plugin(Generic[T]):
             key, and a file.
 
     Attributes:
-        server: the side that runs the tool.
-        client: the side that shows the questions.
+        server: the server side, which an agent runs as its tool.
+        client: the client side, which shows the questions.
         mcp: the tool without handlers, for an MCP server whose client asks the user.
 
     Raises:

@@ -58,7 +58,8 @@ class ElicitId(BaseModel):
     Attributes:
         tool_name: the tool that asks.
         key: the key of the declared elicitation.
-        call_id: the id of the call that asks; a changed answer continues under a new id.
+        call_id: the id of the call that asks. A second, different answer starts a copy of the call,
+            with a new id.
         seq: the number of earlier questions of the call on this path of the conversation.
     """
 

@@ -102,7 +102,7 @@ async def _label(session: Session, name: str | None = None) -> Outputs:
     if cursor.node_id is None:
         raise SessionError("A label needs a node, and this conversation has none yet.")
     await session.store.set_ref(cursor.thread_id, Ref(name, cursor.node_id))
-    return Output("system", f"This place is now {name!r}; /label {name} returns to it.")
+    return Output("system", f"This node now has the label {name!r}; /label {name} returns here.")
 
 
 async def _unlabel(session: Session, name: str) -> Outputs:

@@ -33,19 +33,21 @@ class SessionSettings(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
     verbose: bool = Field(default=True, description="show the work of tools and branches")
-    width: int = Field(60, ge=10, le=1_000, description="characters of a message in /tree")
+    width: int = Field(60, ge=10, le=1_000, description="maximum characters of a message in /tree")
     auto_prompt: str = Field(
         "ok", min_length=1, description="the message that /auto sends to a model"
     )
-    max_requests: int = Field(50, ge=1, description="requests to the model in a turn")
+    max_requests: int = Field(50, ge=1, description="maximum requests to the model in a turn")
     max_tokens: int | None = Field(
         None, ge=1, description="maximum tokens of a turn; none for no limit"
     )
-    max_reply_tokens: int = Field(8_192, ge=1, description="tokens of one reply")
-    max_depth: int = Field(4, ge=0, description="how deeply branches may be nested")
-    max_branches_per_call: int = Field(50, ge=1, description="branches of one call of branch_self")
+    max_reply_tokens: int = Field(8_192, ge=1, description="maximum tokens of one reply")
+    max_depth: int = Field(4, ge=0, description="maximum depth of nested branches")
+    max_branches_per_call: int = Field(
+        50, ge=1, description="maximum branches of one branch_self call"
+    )
     max_concurrent_requests: int = Field(
-        100, ge=1, description="requests to the model at the same time"
+        100, ge=1, description="maximum requests to the model at the same time"
     )
 
     @classmethod

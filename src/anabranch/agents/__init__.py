@@ -46,7 +46,7 @@ from anabranch.agents._flows import TEXT_RECOMBINERS, branch, broadcast_to_leave
 from anabranch.agents._folding_tool import Folding
 from anabranch.agents._line_writer import QuestionAnsweredError, QuestionExpiredError
 from anabranch.agents._recombination import Recombined
-from anabranch.agents._result_blocks import RemoteLimits
+from anabranch.agents._remote_values import RemoteLimits
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import (
     FrontEndResult,

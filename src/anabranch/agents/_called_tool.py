@@ -23,7 +23,6 @@ from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._agent_tools import ELSEWHERE, Outcome, ToolUse, UsableTool, Waiting, failed
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._events import ToolBranched, ToolNoticed
-from anabranch.agents._result_blocks import result_blocks
 from anabranch.agents._tool_questions import dump_ask, load_ask
 from anabranch.agents._working_branch import REFUSALS
 from anabranch.errors import (
@@ -35,7 +34,7 @@ from anabranch.errors import (
 )
 from anabranch.messages import SampleReply, SampleRequest, ToolSpec, text_of
 from anabranch.tool import Runtime, Tool, new_journal
-from anabranch.tree import Node, Path, Thread, TreeStore, project
+from anabranch.tree import Node, Path, Thread, TreeStore, project, result_blocks
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 

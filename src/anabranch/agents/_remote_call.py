@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from anabranch._aio import cancel_and_wait
 from anabranch._asking import Absent, Answerer, AnswerError, Capabilities, describe
 from anabranch._schemas import Form
-from anabranch.agents._result_blocks import RemoteLimits
+from anabranch.agents._remote_values import RemoteLimits
 from anabranch.agents._tool_questions import Question
 from anabranch.errors import ToolError
 from anabranch.mcp import Reply, Request

@@ -26,8 +26,12 @@ from anabranch.agents._agent_tools import Outcome, ToolUse, Waiting, failed
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import ToolNoticed
 from anabranch.agents._remote_call import Ended, LiveCall, LiveCalls, Refused, check_question, shown
-from anabranch.agents._remote_values import result_of, without_foreign_nulls
-from anabranch.agents._result_blocks import RemoteLimits, RemoteResult
+from anabranch.agents._remote_values import (
+    RemoteLimits,
+    RemoteResult,
+    result_of,
+    without_foreign_nulls,
+)
 from anabranch.agents._tool_questions import Question
 from anabranch.errors import (
     BranchTimeoutError,

@@ -19,7 +19,7 @@ from anabranch._text import printable
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._remote_call import LiveCalls
 from anabranch.agents._remote_tool import RemoteTool, ServerTool
-from anabranch.agents._result_blocks import RemoteLimits
+from anabranch.agents._remote_values import RemoteLimits
 from anabranch.mcp import COMMAND, Connectable, Era, Started, ToolServer, WithHeaders, command_of
 from anabranch.messages import ToolSpec
 from anabranch.tool import has_methods, wrong_kind

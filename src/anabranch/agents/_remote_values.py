@@ -4,15 +4,75 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeAlias, cast
 
 import mcp_types as types
 
 from anabranch._schemas import UnusableSchemaError, misfit, misfits
-from anabranch.agents._result_blocks import RemoteResult, result_blocks
 from anabranch.mcp import has_structured_content
-from anabranch.messages import ResultBlock, TextBlock
+from anabranch.messages import AudioBlock, DocumentBlock, FileBlock, ResultBlock, Shape, TextBlock
+from anabranch.tree import file_line, result_blocks
+
+BLOCKS: Final = 1_000
+"""Maximum texts and images of a result: each is an object of the stored node."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLimits:
+    """Limits on one call of a remote server's tool.
+
+    A result over the limit is refused rather than shortened: the model reads the refusal, and may
+    ask for less.
+
+    Attributes:
+        max_result: characters of a result; an image counts as Base64 text.
+        max_question: characters of questions that the server asks together, with the server's
+            state.
+        max_questions: questions that wait for the user at the same time.
+        max_samples: requests to the agent's model.
+        max_notices: log messages and progress messages; further messages are dropped.
+    """
+
+    max_result: int = 8 * 1024 * 1024
+    max_question: int = 1024 * 1024
+    max_questions: int = 100
+    max_samples: int = 100
+    max_notices: int = 1_000
+
+
+class RemoteResult(Shape):
+    blocks: tuple[ResultBlock, ...]
+    is_error: bool = False
+
+    def within(self, limits: RemoteLimits, tool: str) -> RemoteResult:
+        """Return this result, with names for large files; if it is still too large, return an error."""
+        blocks = tuple(_line_if_large(limits, block) for block in self.blocks)
+        sizes = [_size(block) for block in blocks]
+        if sum(sizes) <= limits.max_result and len(sizes) <= BLOCKS:
+            return RemoteResult(blocks=blocks, is_error=self.is_error)
+        text = (
+            f"The result of {tool!r} is too large, and is left out: it has {sum(sizes):,} of at most"
+            f" {limits.max_result:,} characters, and {len(sizes):,} of at most {BLOCKS:,} parts. Call"
+            " it so that it returns less."
+        )
+        return RemoteResult(blocks=(TextBlock(text=text),), is_error=True)
+
+
+def _line_if_large(limits: RemoteLimits, block: ResultBlock) -> ResultBlock:
+    if not isinstance(block, AudioBlock | DocumentBlock) or _size(block) <= limits.max_result:
+        return block
+    name = block.name if isinstance(block, DocumentBlock) else ""
+    size = len(block.data) * 3 // 4
+    return TextBlock(text=file_line(FileBlock(mime_type=block.mime_type, size=size, name=name)))
+
+
+def _size(block: ResultBlock) -> int:
+    if isinstance(block, FileBlock):
+        return block.size
+    return len(block.text if isinstance(block, TextBlock) else block.data)
+
 
 Place: TypeAlias = tuple[str | int, ...]
 

@@ -19,7 +19,7 @@ from pydantic_ai import messages as ai
 from pydantic_ai.models import Model
 
 from anabranch._asking import tool_use
-from anabranch._text import AUDIO, IMAGES, media_type, size_of
+from anabranch._text import AUDIO, IMAGES, media_type
 from anabranch.messages import (
     NOTHING,
     AudioBlock,
@@ -107,19 +107,17 @@ def file_part(
     if isinstance(block, FileBlock):
         return _address(block, taken) or file_line(block)
     data = base64.b64decode(block.data)
-    read = media_type(data)
+    kind = block.mime_type if isinstance(block, DocumentBlock) else media_type(data)
     match block:
         case ImageBlock():
-            what, is_taken, kind = "an image:", taken.images and read in IMAGES, read
+            is_taken = taken.images and kind in IMAGES
         case AudioBlock():
-            what, kind = "a sound:", read
-            is_taken = taken.has(read or block.mime_type)
+            is_taken = taken.has(kind or block.mime_type)
         case DocumentBlock():
-            what, kind = f"a file: {block.name}," if block.name else "a file:", block.mime_type
-            is_taken = taken.has(kind) and (taken.result_documents or not in_result)
+            is_taken = taken.has(block.mime_type) and (taken.result_documents or not in_result)
     if is_taken:
         return ai.BinaryContent(data, media_type=kind or block.mime_type)
-    return f"({what} {block.mime_type}, {size_of(data)})"
+    return file_line(block)
 
 
 def _address(block: FileBlock, taken: TakenFiles) -> ai.ImageUrl | ai.DocumentUrl | None:

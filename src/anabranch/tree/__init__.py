@@ -5,7 +5,7 @@ that a provider receives for a path. ``anabranch.stores`` implements :class:`Tre
 
     _threads.py       threads, nodes, results of tools, refs; the protocol of stores
     _projection.py    the messages of a path, and the message of each node
-    _files.py         files of a thread, and the references to them
+    _files.py         files of a thread and of results, and the references to them
     _left_out.py      the blocks that a provider does not receive: old reasoning, and refused blocks
     _finding.py       threads, nodes and branches by name, and the nodes around a node
     _user_view.py     nodes as a user reads them
@@ -31,6 +31,7 @@ from anabranch.tree._files import (
     file_line,
     file_lines,
     load_files,
+    result_blocks,
     store_files,
 )
 from anabranch.tree._finding import (

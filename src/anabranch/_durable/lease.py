@@ -65,8 +65,7 @@ class RenewedLease:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        if self._may_be_held:  # otherwise the lease is renewed no longer
-            await run_shielded(self._release())
+        await run_shielded(self._release())
 
     async def take_by(self, ask: Callable[[float], Awaitable[T]]) -> T:
         """Take the lease until a time by ``ask``, and renew it from then on; return the result of ``ask``."""
@@ -143,6 +142,8 @@ class RenewedLease:
 
     async def _release(self) -> None:
         await self._stop_renewing()
+        if not self._may_be_held:
+            return
         try:
             await self._leases.release(self._name, self.owner)
         except StoreError as error:  # the lease then runs out

@@ -148,4 +148,4 @@ def test_a_limit_of_no_calls_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(ValueError, match="at least 1"):
         make_chat_app(MemoryTrees(), model(), max_backlog=0)
     assert main(["web", "--max-backlog", "0"]) == 2
-    assert "--max-backlog must be at least 1" in capsys.readouterr().err
+    assert "for --max-backlog. Give a number from 1 up." in capsys.readouterr().err

@@ -14,7 +14,7 @@ import pytest
 
 from anabranch._aio import run_shielded
 from anabranch.agents import BranchSelf
-from anabranch.chat._web.answer_checks import AnswerRefusedError
+from anabranch.chat._web.answers import AnswerRefusedError
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.open_work import open_work
 from anabranch.engines import Wake

@@ -19,7 +19,7 @@ import pytest
 
 from anabranch import BranchContext, tool
 from anabranch.agents import BranchSelf, Folding
-from anabranch.chat._web.answer_checks import AnswerRefusedError
+from anabranch.chat._web.answers import AnswerRefusedError
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.open_work import open_work

@@ -130,7 +130,7 @@ TO_A_QUESTION = {
     "Events._rows": 2,  # the run's events; this test's own reading
     "Events._append": 2,  # a text begins; the run ends
     "Trees.node": 1,  # whether another worker has stored the message
-    "Trees.around": 4,
+    "Trees.around": 3,
     "Trees.append_after": 3,  # the message, the reply with its call, the question; and their events
     "Calls.open_round": 1,
     "Calls.end_round": 1,
@@ -155,7 +155,7 @@ TO_A_REPLY = {
     "Events._rows": 1,  # the run's events
     "Events._append": 1,  # a text begins
     "Trees.node": 1,  # whether another worker has stored the message
-    "Trees.around": 3,  # before the message; after it; when the run had ended
+    "Trees.around": 1,  # before the message
     "Trees.append_after": 2,  # the message; the reply, and the end of the run
 }
 

@@ -195,7 +195,7 @@ def test_browsing_without_the_extra_names_the_extra(
     monkeypatch.setattr(builtins, "__import__", without)
     assert run.refusal("browse", "t") == (
         "anabranch: `anabranch browse t` needs the package 'textual', which is not installed. anabranch tree"
-        f" show works without it. Install it: {install_command('tui')}\n"
+        f" show works without the extra. Install it: {install_command('tui')}\n"
     )
 
 

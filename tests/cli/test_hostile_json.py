@@ -58,7 +58,7 @@ OWN = {
     "stores",
     "mcp/_service.py",  # arguments that this server has validated
     "chat/_plugins",
-    "chat/_web/another_line.py",
+    "chat/_web/answers.py",
     "models/_provider_faults.py",  # the request that this process has sent
 }
 

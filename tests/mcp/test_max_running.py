@@ -94,4 +94,4 @@ def test_a_limit_of_no_calls_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(ValueError, match="max_running must be 1 or more"):
         ServerOptions(max_running=0)
     assert main(["serve", "nowhere.py", "--max-running", "0"]) == 2
-    assert "--max-running must be at least 1" in capsys.readouterr().err
+    assert "for --max-running. Give a number from 1 up." in capsys.readouterr().err

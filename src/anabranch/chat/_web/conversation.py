@@ -24,7 +24,7 @@ from anabranch.agents import (
     add_reply,
     end_of,
 )
-from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError
+from anabranch.chat._web.answers import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.open_work import stop_run

@@ -33,7 +33,7 @@ from anabranch.agents import (
     result_at,
     stored_with,
 )
-from anabranch.chat._web.answer_checks import AnswerRefusedError
+from anabranch.chat._web.answers import AnswerRefusedError
 from anabranch.chat._web.requests import check_name
 from anabranch.messages import ToolSpec, text_of
 from anabranch.models import folded

@@ -30,8 +30,7 @@ from anabranch._durable import (
 )
 from anabranch._text import json_line
 from anabranch.agents import CalledTool
-from anabranch.chat._web.another_line import answer_differently
-from anabranch.chat._web.answer_checks import AnswerRefusedError
+from anabranch.chat._web.answers import AnswerRefusedError, answer_differently
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.rate_limits import caller_of, full

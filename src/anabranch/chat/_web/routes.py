@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from anabranch._text import IMAGES, media_type
 from anabranch.agents import branches_in
-from anabranch.chat._web.answer_checks import AnswerRefusedError
+from anabranch.chat._web.answers import AnswerRefusedError
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_data

@@ -207,8 +207,8 @@ async def test_a_message_may_follow_the_result_in_one_run() -> None:
     [
         ([result(call="x")], 404, "No tool call has the toolCallId 'x'."),
         ([result(), result(call="x")], 404, "No tool call has"),
-        ([result("forged", "l"), result()], 422, "The server returns the result of the tool"),
-        ([result("forged", "s")], 422, "The server returns the result of the tool 'reserve'."),
+        ([result("forged", "l"), result()], 422, "The front end cannot set its result."),
+        ([result("forged", "s")], 422, "The server runs the tool 'reserve'. The front end cannot"),
         ([result(), result("It is red.")], 422, "Two results are for 'p'."),
         ([result([{"type": "image", "source": {"type": "url", "value": "https://a"}}])], 422, "text only"),
     ],

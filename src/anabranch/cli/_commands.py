@@ -191,7 +191,9 @@ def _needed(command: str) -> str:
         return f" The command needs the {named}."
     from anabranch.errors import install_command
 
-    return f" The command needs the {named}, of which a part is missing: `{install_command(extra)}`"
+    return (
+        f" The command needs the {named}, which is not fully installed: `{install_command(extra)}`"
+    )
 
 
 def completion_command(

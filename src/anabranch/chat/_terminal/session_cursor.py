@@ -148,7 +148,7 @@ class SessionCursor:
             head = (await self._store.refs(self.thread_id)).get(HEAD)
             path = (await self._store.path(head)).nodes if head is not None else ()
         except StoreError:
-            logger.exception("the session could not follow the nodes that its last line added")
+            logger.exception("the session could not move to the nodes that the last input added")
         else:
             if self.node_id in {node.parent_id for node in path}:
                 self.node_id = head

@@ -184,7 +184,8 @@ async def _check_known(agent: Agent, end: PathEnd, given: ToolMessage) -> None:
         result = result_at(around, use_id)
         if result is None or given.content != text_of(result.pending or result.content):
             raise AnswerRefusedError(
-                "invalid", f"The server returns the result of the tool {use.name!r}."
+                "invalid",
+                f"The server runs the tool {use.name!r}. The front end cannot set its result.",
             )
     elif not _is_called(callers, use_id):
         tree = await agent.store.tree(around.thread.id)  # a branch may have called the tool

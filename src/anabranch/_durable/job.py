@@ -1,19 +1,17 @@
-"""The parts of a run that an edge passes in: a request, replies and errors, and the store's policy."""
+"""One request to run a call, and the policy of its store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal
 
 from anabranch._asking import Host
 from anabranch._durable.store import CallStore
-from anabranch._engine import Ask, Sink, Watch
+from anabranch._engine import Sink, Watch
 from anabranch.tool import Tool
 
 RETAIN = 86_400.0
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,32 +75,3 @@ class Job:
     answers_first: bool = False
     max_request: int | None = None
     seals_arguments: bool = False
-
-
-class Replies(Protocol[R]):
-    """Makes an edge's replies with open questions, and converts them to and from the store's JSON."""
-
-    @property
-    def kind(self) -> str:
-        """The edge's name; this edge cannot repeat a reply of another kind."""
-        ...
-
-    def make(self, asks: tuple[Ask, ...], state: str, /) -> R:
-        """Return the reply with the questions ``asks``, and with ``state`` for the client."""
-        ...
-
-    def dump(self, reply: R, /) -> dict[str, Any]:
-        """Return the reply as JSON, which may omit everything that the state contains."""
-        ...
-
-    def load(self, stored: dict[str, Any], state: str, /) -> R: ...
-
-
-class ForeignErrors(Protocol):
-    """Errors of other libraries that a client may see unchanged."""
-
-    def dump(self, error: Exception, /) -> dict[str, Any] | None:
-        """Return the error as JSON, or ``None`` if it is not such an error."""
-        ...
-
-    def load(self, stored: dict[str, Any], /) -> Exception: ...

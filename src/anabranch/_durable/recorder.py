@@ -1,4 +1,4 @@
-"""The recorder of one round: it writes each effect before the body sees its value, and the round's end."""
+"""The recorder of one round: it writes each effect to the store before the body sees its value."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from anabranch._durable.entries import dump_entry, load_entry, notes_text
-from anabranch._durable.job import ForeignErrors, Job, Replies
+from anabranch._durable.entries import dump_entry, load_entry
 from anabranch._durable.lease import Lease
-from anabranch._durable.states import check_carried, handed_out, sealed_size
-from anabranch._durable.store import CallStore, OpenedRound, RoundRecord
-from anabranch._durable.transitions import CallEvent
+from anabranch._durable.store import CallStore, RoundRecord
 from anabranch._engine import Ask, Compensation, Entry, Finished, Journal, canonical, codec_of
 from anabranch.errors import (
     IdempotencyKeyError,
@@ -29,12 +26,38 @@ from anabranch.errors import (
 )
 from anabranch.tool import Tool
 
-if TYPE_CHECKING:
-    from anabranch._durable.round import Rounds
-
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 R = TypeVar("R")
+
+
+class Replies(Protocol[R]):
+    """Makes an edge's replies with open questions, and converts them to and from the store's JSON."""
+
+    @property
+    def kind(self) -> str:
+        """The edge's name; this edge cannot repeat a reply of another kind."""
+        ...
+
+    def make(self, asks: tuple[Ask, ...], state: str, /) -> R:
+        """Return the reply with the questions ``asks``, and with ``state`` for the client."""
+        ...
+
+    def dump(self, reply: R, /) -> dict[str, Any]:
+        """Return the reply as JSON, which may omit everything that the state contains."""
+        ...
+
+    def load(self, stored: dict[str, Any], state: str, /) -> R: ...
+
+
+class ForeignErrors(Protocol):
+    """Errors of other libraries that a client may see unchanged."""
+
+    def dump(self, error: Exception, /) -> dict[str, Any] | None:
+        """Return the error as JSON, or ``None`` if it is not such an error."""
+        ...
+
+    def load(self, stored: dict[str, Any], /) -> Exception: ...
 
 
 def value_reply(tool: Tool[Any], value: object) -> dict[str, Any]:
@@ -156,105 +179,3 @@ class StoreRecorder:
                     unrecorded=done,
                 ) from error
             raise
-
-
-class UnrecordedRound:
-    """A round without a store: the state that the client gets is the only record."""
-
-    recorder: None = None
-
-    def __init__(self, job: Job, journal: Journal, failure: Exception | None = None) -> None:
-        self.failure = failure
-        self.left: Mapping[str, Entry] = {}
-        self._job = job
-        self._journal = journal
-
-    async def returned(self, value: object) -> Finished[Any]:
-        return Finished(value)
-
-    async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R:
-        """Return the reply; raise ``StateSizeError`` if the state is too large for the client to send back."""
-        job, state = self._job, self._journal.dumps()
-        if job.max_request is not None:
-            arguments = job.tool.to_json(job.arguments)
-            others = sealed_size(arguments) if job.seals_arguments else len(arguments)
-            check_carried(self._journal, state, others, job.max_request)
-        return replies.make(asks, state)
-
-    async def given_up(self) -> None:
-        """End a call without a reply; without a store, there is nothing to write."""
-
-
-class StoredRound:
-    """A round to run, under the lease on its call, from :meth:`Rounds.open`.
-
-    If ``failure`` is set, the call had failed with it when it was interrupted: only the remaining
-    compensations run. ``left`` has the entries of the journal after the last effect.
-    """
-
-    def __init__(
-        self, rounds: Rounds, job: Job, journal: Journal, lease: Lease, opened: OpenedRound
-    ) -> None:
-        store, failed = rounds.policy.store, opened.call.failure
-        self.recorder = StoreRecorder(store, journal, lease, opened.given)
-        self.failure: Exception | None = None if failed is None else load_error(json.loads(failed))
-        self.left: Mapping[str, Entry] = {}
-        self._rounds = rounds
-        self._job = job
-        self._journal = journal
-        self._number = journal.rounds
-        self._lease = lease
-        self._asked, self._open = opened.call.asked, {*journal.pending}
-
-    async def returned(self, value: object) -> Finished[Any] | RoundRecord:
-        """End the round and the call, or return the earlier end if another worker was first."""
-        earlier = await self._end(value_reply(self._job.tool, value), event=CallEvent.RETURN)
-        return Finished(value) if earlier is None else earlier
-
-    async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R | RoundRecord:
-        """Store the round's end with ``asks`` open; return the reply, or the record of an earlier end."""
-        journal, state = self._journal, self._journal.dumps()
-        out = handed_out(self._rounds.policy, journal.line, self._number, state)
-        reply = replies.make(asks, out)
-        stored = {"kind": replies.kind, "asked": replies.dump(reply)}
-        earlier = await self._end(stored, state, asks, event=CallEvent.ASK)
-        return reply if earlier is None else earlier
-
-    async def failed(self, error: Exception) -> None:
-        await self._end(error_reply(error, self._rounds.foreign), event=CallEvent.RAISE)
-
-    async def given_up(self) -> None:
-        """End the call without a reply: its client is gone, and no compensation is left."""
-        try:
-            await self._lease.move(CallEvent.RAISE)
-        except StoreError as error:  # the reaper will find the call, with nothing left to undo
-            logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all
-
-    async def _end(
-        self,
-        reply: dict[str, Any],
-        state: str = "",
-        asks: tuple[Ask, ...] = (),
-        *,
-        event: CallEvent,
-    ) -> RoundRecord | None:
-        policy, now = self._rounds.policy, self._rounds.runtime.clock.now()
-        deadline = now + policy.retain
-        if event == CallEvent.ASK:
-            deadline = self._rounds.expires(self._job, self._journal)
-        elif event == CallEvent.RAISE and self._journal.compensations:
-            event, deadline = CallEvent.RETRY, now + policy.retry_undo_after  # the reaper retries
-        notes = notes_text(now, policy.store.processes.name, asks=asks, entries=self.left)
-        asked = self._asked_since(asks, now)
-        # Not canonical JSON: the fields of a form keep their order.
-        text = json.dumps(reply, separators=(",", ":"))
-        mine = RoundRecord(self._number, text, state, notes, asked)
-        ended = await self._lease.end_round(mine, event, deadline=deadline)
-        return None if ended == mine else ended
-
-    def _asked_since(self, asks: tuple[Ask, ...], now: float) -> float | None:
-        """Return the time since which a question to a user is open without a break, or ``None``."""
-        asked = {ask.step_id for ask in asks if ask.kind in {"elicit", "url"}}
-        if asked & self._open and self._asked is not None:
-            return self._asked
-        return now if asked else None

@@ -17,17 +17,31 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from anabranch._durable.entries import dump_answers, load_answers, merge
-from anabranch._durable.job import Durability, ForeignErrors, Job
+from anabranch._durable.entries import dump_answers, load_answers, merge, notes_text
+from anabranch._durable.job import Durability, Job
 from anabranch._durable.lease import Lease
-from anabranch._durable.recorder import StoredRound, load_error
+from anabranch._durable.recorder import (
+    ForeignErrors,
+    Replies,
+    StoreRecorder,
+    error_reply,
+    load_error,
+    value_reply,
+)
 from anabranch._durable.rehearsal import fits
-from anabranch._durable.states import begin_line, is_compensated, name_line
+from anabranch._durable.states import (
+    begin_line,
+    check_carried,
+    handed_out,
+    is_compensated,
+    name_line,
+    sealed_size,
+)
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
-from anabranch._durable.transitions import OPEN, UNDONE, CallEvent, CallState
-from anabranch._engine import Answer, Journal, wakes_at
+from anabranch._durable.transitions import UNDONE, CallEvent, CallState
+from anabranch._engine import Answer, Ask, Entry, Finished, Journal, wakes_at
 from anabranch.errors import (
     CallExpiredError,
     IdempotencyKeyError,
@@ -39,6 +53,110 @@ from anabranch.errors import (
 from anabranch.tool import Runtime, Tool, without_defaults
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")
+
+R = TypeVar("R")
+
+
+class UnrecordedRound:
+    """A round without a store: the state that the client gets is the only record."""
+
+    recorder: None = None
+
+    def __init__(self, job: Job, journal: Journal, failure: Exception | None = None) -> None:
+        self.failure = failure
+        self.left: Mapping[str, Entry] = {}
+        self._job = job
+        self._journal = journal
+
+    async def returned(self, value: object) -> Finished[Any]:
+        return Finished(value)
+
+    async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R:
+        """Return the reply; raise ``StateSizeError`` if the state is too large for the client to send back."""
+        job, state = self._job, self._journal.dumps()
+        if job.max_request is not None:
+            arguments = job.tool.to_json(job.arguments)
+            others = sealed_size(arguments) if job.seals_arguments else len(arguments)
+            check_carried(self._journal, state, others, job.max_request)
+        return replies.make(asks, state)
+
+    async def given_up(self) -> None:
+        """End a call without a reply; without a store, there is nothing to write."""
+
+
+class StoredRound:
+    """A round to run, under the lease on its call, from :meth:`Rounds.open`.
+
+    If ``failure`` is set, the call had failed with it when it was interrupted: only the remaining
+    compensations run. ``left`` has the entries of the journal after the last effect.
+    """
+
+    def __init__(
+        self, rounds: Rounds, job: Job, journal: Journal, lease: Lease, opened: OpenedRound
+    ) -> None:
+        store, failed = rounds.policy.store, opened.call.failure
+        self.recorder = StoreRecorder(store, journal, lease, opened.given)
+        self.failure: Exception | None = None if failed is None else load_error(json.loads(failed))
+        self.left: Mapping[str, Entry] = {}
+        self._rounds = rounds
+        self._job = job
+        self._journal = journal
+        self._number = journal.rounds
+        self._lease = lease
+        self._asked, self._open = opened.call.asked, {*journal.pending}
+
+    async def returned(self, value: object) -> Finished[Any] | RoundRecord:
+        """End the round and the call, or return the earlier end if another worker was first."""
+        earlier = await self._end(value_reply(self._job.tool, value), event=CallEvent.RETURN)
+        return Finished(value) if earlier is None else earlier
+
+    async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R | RoundRecord:
+        """Store the round's end with ``asks`` open; return the reply, or the record of an earlier end."""
+        journal, state = self._journal, self._journal.dumps()
+        out = handed_out(self._rounds.policy, journal.line, self._number, state)
+        reply = replies.make(asks, out)
+        stored = {"kind": replies.kind, "asked": replies.dump(reply)}
+        earlier = await self._end(stored, state, asks, event=CallEvent.ASK)
+        return reply if earlier is None else earlier
+
+    async def failed(self, error: Exception) -> None:
+        await self._end(error_reply(error, self._rounds.foreign), event=CallEvent.RAISE)
+
+    async def given_up(self) -> None:
+        """End the call without a reply: its client is gone, and no compensation is left."""
+        try:
+            await self._lease.move(CallEvent.RAISE)
+        except StoreError as error:  # the reaper will find the call, with nothing left to undo
+            logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all
+
+    async def _end(
+        self,
+        reply: dict[str, Any],
+        state: str = "",
+        asks: tuple[Ask, ...] = (),
+        *,
+        event: CallEvent,
+    ) -> RoundRecord | None:
+        policy, now = self._rounds.policy, self._rounds.runtime.clock.now()
+        deadline = now + policy.retain
+        if event == CallEvent.ASK:
+            deadline = self._rounds.expires(self._job, self._journal)
+        elif event == CallEvent.RAISE and self._journal.compensations:
+            event, deadline = CallEvent.RETRY, now + policy.retry_undo_after  # the reaper retries
+        notes = notes_text(now, policy.store.processes.name, asks=asks, entries=self.left)
+        asked = self._asked_since(asks, now)
+        # Not canonical JSON: the fields of a form keep their order.
+        text = json.dumps(reply, separators=(",", ":"))
+        mine = RoundRecord(self._number, text, state, notes, asked)
+        ended = await self._lease.end_round(mine, event, deadline=deadline)
+        return None if ended == mine else ended
+
+    def _asked_since(self, asks: tuple[Ask, ...], now: float) -> float | None:
+        """Return the time since which a question to a user is open without a break, or ``None``."""
+        asked = {ask.step_id for ask in asks if ask.kind in {"elicit", "url"}}
+        if asked & self._open and self._asked is not None:
+            return self._asked
+        return now if asked else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +319,7 @@ def _require_continuable(
     elif is_over and (opened.ended is None or opened.ended.state):
         logger.warning("call %r was refused: it has expired", journal.line)
         raise CallExpiredError(journal.line)
-    elif opened.ended is None and call.state not in OPEN:
+    elif opened.ended is None and not call.state.is_open:
         # No reply: a reaper ran the last compensations, or the client was gone.
         error = json.loads(call.failure or "null")  # null if its client was gone
         if error is not None:

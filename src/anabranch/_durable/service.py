@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, NoReturn, TypeVar
 
 from anabranch._aio import pause, run_shielded
-from anabranch._durable.job import Durability, ForeignErrors, Job, Replies
-from anabranch._durable.recorder import StoredRound, UnrecordedRound, repeat_value
-from anabranch._durable.round import Rounds
+from anabranch._durable.job import Durability, Job
+from anabranch._durable.recorder import ForeignErrors, Replies, repeat_value
+from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
 from anabranch._durable.states import (
     MAX_STATE,
     StateSizeError,

@@ -14,7 +14,8 @@ from hashlib import blake2b
 from typing import Final, TypeVar
 
 from anabranch._durable.entries import dump_answers, entered, load_answers, merge
-from anabranch._durable.job import Durability, Replies
+from anabranch._durable.job import Durability
+from anabranch._durable.recorder import Replies
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
 from anabranch._durable.transitions import UNDONE, CallState
 from anabranch._engine import Answer, Journal, canonical, exceeds, size

@@ -103,8 +103,8 @@ async def begun(database: WatchedDatabase) -> AsyncGenerator[tuple[Rounds, str]]
 
 
 BY_WEB = {
-    "Trees.around": 1,  # the question, and whether it is answered
-    "Calls._read": 1,  # whether its call has expired
+    # the question, and whether it is answered; whether its call has expired
+    "InDatabase._rows": 2,
     "Calls.answer": 1,  # whether it has expired by then, and the row's later deadline
     "Events.begin": 1,
     "Trees.append_after": 1,  # the answer, and its event
@@ -112,9 +112,9 @@ BY_WEB = {
 }
 BY_WORKER = {
     "Events.take": 1,
-    "Events._rows": 2,  # the run's events; this test's own reading
-    "Trees.around": 3,  # what to do; what there is to ask; what has come when the run had ended
-    "Calls._read": 1,  # whether its call has expired
+    # the run's events; what to do; what there is to ask; what has come when the run had ended; whether
+    # the call has expired; this test's own reading
+    "InDatabase._rows": 6,
     "Calls.open_round": 1,
     "Calls.record": 2,  # the answer, before its effect; the effect
     "Calls.end_round": 1,
@@ -127,14 +127,14 @@ TO_A_QUESTION = {
     "Events.begin": 1,
     "Events.move": 1,  # the run waits for a worker
     "Events.take": 1,
-    "Events._rows": 2,  # the run's events; this test's own reading
+    # the run's events; three times the end of the thread; when the question expires; this test's own
+    # reading
+    "InDatabase._rows": 6,
     "Events._append": 2,  # a text begins; the run ends
     "Trees.node": 1,  # whether another worker has stored the message
-    "Trees.around": 3,
     "Trees.append_after": 3,  # the message, the reply with its call, the question; and their events
     "Calls.open_round": 1,
     "Calls.end_round": 1,
-    "Calls._read": 1,  # when the question expires
 }
 
 
@@ -152,10 +152,9 @@ TO_A_REPLY = {
     "Events.begin": 1,
     "Events.move": 1,  # the run waits for a worker
     "Events.take": 1,
-    "Events._rows": 1,  # the run's events
+    "InDatabase._rows": 2,  # the run's events; the end of the thread
     "Events._append": 1,  # a text begins
     "Trees.node": 1,  # whether another worker has stored the message
-    "Trees.around": 1,  # before the message
     "Trees.append_after": 2,  # the message; the reply, and the end of the run
 }
 

@@ -171,7 +171,7 @@ def file_line(block: FileBlock | _Media) -> str:
         name = block.name if isinstance(block, DocumentBlock) else ""
         block = _reference(base64.b64decode(block.data), block.mime_type, name)
     what = {"image": "an image", "audio": "a sound", "document": "a file"}[block.kind]
-    size = size_of(block.size) if block.size else ""
+    size = size_of(block.size) if block.size or not block.url else ""  # a URL has no known size
     return f"({what}: {', '.join(filter(None, [block.name, block.url, block.mime_type, size]))})"
 
 
